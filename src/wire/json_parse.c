@@ -42,20 +42,32 @@ static size_t literal_len(const char *p)
     return n + 1;
 }
 
-/* Each member has one colon outside of strings. */
-static size_t count_colons(const char *text, size_t len)
+/*
+ * Refuses what json-c's strict mode lets through: single quotes, comments, NaN and Infinity, raw control characters in
+ * strings. Counts the colons outside of strings on the way: each member has one. Returns the offset of the first bad
+ * byte, or len.
+ */
+static size_t lex(const char *text, size_t len, size_t *colons)
 {
-    size_t colons = 0;
+    bool in_string = false;
 
-    for (size_t i = 0; i < len;) {
-        if (text[i] == '"') {
-            i += literal_len(text + i);
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (in_string) {
+            if (c < 0x20)
+                return i;
+            if (c == '\\')
+                i++;
+            in_string = c != '"';
             continue;
         }
-        colons += text[i] == ':';
-        i++;
+        if (c == 0 || !strchr("{}[]:,\" \t\r\n0123456789+-.eEtrufalsn", c))
+            return i;
+        in_string = c == '"';
+        *colons += c == ':';
     }
-    return colons;
+    return len;
 }
 
 /* Finds duplicates the slow way, only when the counts have shown that there are some. */
@@ -145,22 +157,23 @@ struct json *json_parse_with(const char *text, size_t len, const struct json_par
         (void)error_set(err, EFBIG, "JSON text is too large");
         return NULL;
     }
+    size_t colons = 0, bad = lex(text, len, &colons);
+    if (bad < len || len == 0) {
+        (void)error_set(err, EINVAL, len ? "invalid JSON at byte %zu: unexpected character" : "invalid JSON: empty text",
+                        bad);
+        return NULL;
+    }
     struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX);
     if (!tok)
         abort();
     json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
     /* A terminating NUL tells the tokener that a bare number ends; the copy also serves the scans below. */
     _cleanup_free_ char *copy = xstrndup(text, len);
-    bool embedded_nul = strlen(copy) != len;
-    _cleanup_json_ struct json *v = (struct json *)json_tokener_parse_ex(tok, copy, embedded_nul ? 0 : (int)len + 1);
+    _cleanup_json_ struct json *v = (struct json *)json_tokener_parse_ex(tok, copy, (int)len + 1);
     enum json_tokener_error jerr = json_tokener_get_error(tok);
     size_t offset = json_tokener_get_parse_end(tok);
 
     json_tokener_free(tok);
-    if (embedded_nul || len == 0) {
-        (void)error_set(err, EINVAL, len ? "invalid JSON: NUL byte in the text" : "invalid JSON: empty text");
-        return NULL;
-    }
     if (jerr != json_tokener_success) {
         (void)error_set(err, EINVAL, "invalid JSON at byte %zu: %s", offset,
                         jerr == json_tokener_continue ? "unexpected end of text" : json_tokener_error_desc(jerr));
@@ -172,7 +185,7 @@ struct json *json_parse_with(const char *text, size_t len, const struct json_par
         (void)error_set(err, EINVAL, "invalid JSON: number out of range");
         return NULL;
     }
-    if (count_colons(copy, len) != members) {
+    if (colons != members) {
         _cleanup_free_ char *first = NULL;
         struct scanner s = {.p = copy, .duplicate = first_duplicate, .arg = &first};
 
