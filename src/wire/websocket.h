@@ -1,0 +1,40 @@
+/*
+ * WebSocket (RFC 6455) over a taken-over HTTP connection, framing by wslay. No extensions are ever negotiated.
+ * Messages are delivered whole up to max_message_bytes (1009 beyond). Pings are answered here.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_request;
+struct bufferevent;
+struct websocket;
+
+struct websocket_callbacks {
+    void (*message)(void *arg, struct websocket *ws, bool binary, const char *data, size_t len);
+    /* The peer closed (code as sent, 1006 for a lost connection) or websocket_close finished. Last call; ws is freed after it. */
+    void (*closed)(void *arg, struct websocket *ws, int code);
+    /* Everything queued has been written. May be NULL. */
+    void (*drained)(void *arg, struct websocket *ws);
+};
+
+/* True when the request asks for a WebSocket upgrade. */
+bool websocket_requested(const struct http_request *req);
+/* Offered subprotocols, as sent, one by one; NULL past the end. The caller frees. */
+char *websocket_offered(const struct http_request *req, size_t index);
+/*
+ * Answers 101 and takes the connection; req is gone afterwards. protocol (may be NULL) is echoed exactly.
+ * A malformed handshake is answered with 400 and NULL is returned (req is gone as well).
+ */
+struct websocket *websocket_accept(struct http_request *req, const char *protocol, size_t max_message_bytes,
+                                   const struct websocket_callbacks *cb, void *arg);
+void websocket_send(struct websocket *ws, bool binary, const void *data, size_t len);
+/* As one message made of two parts (a channel byte and the data) without copying them together first. */
+void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len);
+size_t websocket_pending(const struct websocket *ws); /* bytes not yet written */
+void websocket_pause(struct websocket *ws, bool pause); /* stop reading: back-pressure towards the peer */
+/* Sends what is queued, then a close frame; closed() runs when done or after 5 s. */
+void websocket_close(struct websocket *ws, int code, const char *reason);
