@@ -1,0 +1,88 @@
+/*
+ * The store: every object of every resource, in memory, behind an append-only log of revisions in SQLite (WAL).
+ *
+ * One counter, the revision, grows by one with each write of any object and is its resourceVersion. Writes take effect
+ * in memory at once and are seen by in-process readers and watchers immediately; a writer thread commits all that has
+ * gathered as one transaction (group commit), and store_when_durable() tells when a revision is safe. What leaves the
+ * process (answers, watch events to clients) waits for that; controllers inside do not.
+ *
+ * After kill -9 or power loss everything ever reported durable is there, and the event history since the compaction
+ * point is too: watches continue from their last revision. A full disk makes writes fail (ENOSPC → 507/500 to the
+ * client) and leaves memory as it was on disk: the failed revisions are rolled back, in-process watchers included (they
+ * are told to start over); the store recovers by itself when there is room again.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "wire/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event_base;
+struct store;
+
+enum store_durability { STORE_DURABILITY_FULL, STORE_DURABILITY_NORMAL };
+
+/* An object at a revision; immutable, reference-counted. */
+struct stored {
+    unsigned refs;
+    int64_t revision;
+    struct json *value; /* with metadata.resourceVersion set */
+    const char *key;    /* "ns/name" or "name" */
+};
+struct stored *stored_ref(struct stored *s);
+void stored_unref(struct stored *s);
+/* Compact JSON text of the value, made once and kept while it is hot. */
+const char *stored_text(struct stored *s, size_t *ret_len);
+
+struct store *store_open(struct event_base *base, const char *path, enum store_durability durability,
+                         struct error *err);
+/* Commits what is pending and closes. */
+void store_close(struct store *s);
+int64_t store_revision(const struct store *s);
+
+/* resource: "group/plural" ("/pods" for core). Borrowed results. */
+struct stored *store_get(struct store *s, const char *resource, const char *key);
+/* Sorted by key; ns NULL = all. The array holds references: free with store_list_free. */
+struct stored **store_list(struct store *s, const char *resource, const char *ns, size_t *ret_count);
+void store_list_free(struct stored **list, size_t count);
+size_t store_count(struct store *s, const char *resource);
+
+/*
+ * Writes. value is taken; its metadata.resourceVersion is set to the new revision. expect: the revision the caller saw
+ * (0 = must not exist, -1 = any); mismatch is EEXIST / ENOENT / ESTALE. Returns the new state (borrowed).
+ */
+struct stored *store_put(struct store *s, const char *resource, const char *key, struct json *value, int64_t expect,
+                         struct error *err);
+/* last: what the DELETED event carries (its resourceVersion becomes the deletion's). Taken. */
+int store_delete(struct store *s, const char *resource, const char *key, struct json *last, int64_t expect,
+                 struct error *err);
+
+/* done runs on the loop when revision is on disk (err NULL) or could not be written (err set). May run at once in a later turn, never inside the call. */
+void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err),
+                        void *arg);
+bool store_is_durable(const struct store *s, int64_t revision);
+
+enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
+struct store_event {
+    enum store_event_type type;
+    int64_t revision;
+    struct stored *object;   /* state after; for DELETED the last state */
+    struct stored *previous; /* NULL for ADDED */
+};
+struct store_watch;
+struct store_watch_callbacks {
+    void (*event)(void *arg, const struct store_event *e);
+    /* The watch cannot go on (rolled back, too slow): its owner must list again. The watch is stopped. */
+    void (*lost)(void *arg);
+};
+/*
+ * Events after revision `from` in order: first those of the history (delivered from the loop), then live ones. durable: hold each back
+ * until it is on disk. NULL and EOVERFLOW (compacted: 410) or ERANGE (in the future) on error.
+ */
+struct store_watch *store_watch(struct store *s, const char *resource, int64_t from, bool durable,
+                                const struct store_watch_callbacks *cb, void *arg, struct error *err);
+void store_unwatch(struct store_watch *w);
+/* Oldest revision a watch may start from. */
+int64_t store_compacted(const struct store *s);

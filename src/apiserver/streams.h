@@ -1,0 +1,24 @@
+/*
+ * What the API server needs from whoever can reach into sandboxes: logs and streams. The gateway implements it
+ * (gateway/exec.h) and the process main wires the two together; without it these subresources answer 503.
+ *
+ * The API server has authenticated, authorised and checked the request (Pod exists, container named) before it calls;
+ * the backend owns the request from then on and answers it: an error as Status, or an upgrade.
+ */
+#pragma once
+
+#include "wire/http.h"
+#include "wire/json.h"
+
+struct stream_target {
+    struct json *pod;      /* borrowed for the call */
+    const char *container; /* name, checked */
+};
+
+struct stream_backend {
+    void *arg;
+    void (*exec)(void *arg, const struct stream_target *target, struct http_request *req);
+    void (*attach)(void *arg, const struct stream_target *target, struct http_request *req);
+    void (*log)(void *arg, const struct stream_target *target, struct http_request *req);
+    void (*port_forward)(void *arg, const struct stream_target *target, struct http_request *req);
+};
