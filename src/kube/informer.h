@@ -9,7 +9,7 @@
 #include "kube/kube.h"
 
 struct informer;
-/* old is NULL for an addition, new is NULL for a deletion. */
+/* old is NULL for an addition, new is NULL for a deletion; both are NULL when the cache has become complete. */
 typedef void (*informer_changed)(void *arg, const struct kube_resource *r, struct json *old, struct json *new);
 
 struct informer *informer_new(struct kube *k, const struct kube_resource *r, const char *ns,

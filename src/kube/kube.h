@@ -78,9 +78,13 @@ struct kube_ops {
                                 const struct kube_watch_callbacks *cb, void *arg);
     void (*watch_stop)(struct kube_watch *w);
     void (*free)(struct kube *k);
-    /* Runs the operations of one plan as one transaction; NULL: the runner sends them one by one, in order. */
+    /*
+     * Runs the writes of one plan as one transaction, in order; NULL: the runner sends them one by one. A deletion of
+     * what is not there succeeds. done: on success the revision each write left its object at (0: nothing changed);
+     * on failure completed is the index of the one that failed and nothing was written.
+     */
     void (*transaction)(struct kube *k, const struct kube_request *requests, size_t count,
-                        void (*done)(void *arg, size_t completed, int64_t last_revision, const struct error *err),
+                        void (*done)(void *arg, size_t completed, const int64_t *revisions, const struct error *err),
                         void *arg);
 };
 struct kube {

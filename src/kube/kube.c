@@ -1,0 +1,55 @@
+#include "kube/kube.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+
+const struct kube_resource KUBE_PODS = {"", "v1", "pods", "Pod", true};
+const struct kube_resource KUBE_SERVICES = {"", "v1", "services", "Service", true};
+const struct kube_resource KUBE_PVCS = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
+const struct kube_resource KUBE_PVS = {"", "v1", "persistentvolumes", "PersistentVolume", false};
+const struct kube_resource KUBE_SECRETS = {"", "v1", "secrets", "Secret", true};
+const struct kube_resource KUBE_CONFIGMAPS = {"", "v1", "configmaps", "ConfigMap", true};
+const struct kube_resource KUBE_NAMESPACES = {"", "v1", "namespaces", "Namespace", false};
+const struct kube_resource KUBE_NODES = {"", "v1", "nodes", "Node", false};
+const struct kube_resource KUBE_SERVICEACCOUNTS = {"", "v1", "serviceaccounts", "ServiceAccount", true};
+const struct kube_resource KUBE_EVENTS = {"", "v1", "events", "Event", true};
+const struct kube_resource KUBE_LEASES = {"coordination.k8s.io", "v1", "leases", "Lease", true};
+const struct kube_resource KUBE_CRDS = {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
+                                        "CustomResourceDefinition", false};
+const struct kube_resource KUBE_SANDBOXES = {"agents.x-k8s.io", "v1beta1", "sandboxes", "Sandbox", true};
+
+char *kube_resource_name(const struct kube_resource *r)
+{
+    return *r->group ? xasprintf("%s.%s", r->plural, r->group) : xstrdup(r->plural);
+}
+
+const char *kube_api_version(const struct kube_resource *r, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%s%s%s", r->group, *r->group ? "/" : "", r->version);
+    return buf;
+}
+
+void kube_do(struct kube *k, const struct kube_request *request, kube_done done, void *arg)
+{
+    k->ops->request(k, request, done, arg);
+}
+
+struct kube_watch *kube_watch_start(struct kube *k, const struct kube_resource *r, const char *ns,
+                                    const char *label_selector, const char *field_selector,
+                                    const struct kube_watch_callbacks *cb, void *arg)
+{
+    return k->ops->watch(k, r, ns, label_selector, field_selector, cb, arg);
+}
+
+void kube_watch_stop(struct kube_watch *w)
+{
+    if (w)
+        w->kube->ops->watch_stop(w);
+}
+
+void kube_free(struct kube *k)
+{
+    if (k)
+        k->ops->free(k);
+}
