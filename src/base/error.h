@@ -22,9 +22,9 @@ struct error {
     char *field;   /* owned, optional: the path of the input field at fault, "spec.containers[0].image" */
 };
 
-#define ERROR_INIT \
-    {              \
-        0, NULL, NULL, NULL \
+#define ERROR_INIT                                                                                                     \
+    {                                                                                                                  \
+        0, NULL, NULL, NULL                                                                                            \
     }
 
 /* Each of these replaces what err held and returns -code, so that `return error_set(err, EINVAL, ...)` works. */

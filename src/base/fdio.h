@@ -17,7 +17,8 @@ int fd_read_all(int fd, void *data, size_t len);
  * the caller; ret_len may be NULL. Does not follow a symbolic link in the last component.
  */
 int file_read_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_len, struct error *err);
-/* Creates or replaces path by way of a temporary file, fsync and rename: readers see the old or the new whole content. */
+/* Creates or replaces path by way of a temporary file, fsync and rename: readers see the old or the new whole content.
+ */
 int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err);
 /* One write(2) of a small value to an existing kernel file (cgroup, procfs, sysctl). */
 int file_put_at(int dirfd, const char *path, const char *value, struct error *err);

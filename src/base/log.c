@@ -75,6 +75,7 @@ void log_write(enum log_level level, const char *msg, ...)
     }
     va_end(ap);
     strbuf_adds(&b, "}\n");
-    /* One write per record keeps records of several processes on one stream apart. A full stderr is not worth dying for. */
+    /* One write per record keeps records of several processes on one stream apart. A full stderr is not worth dying
+     * for. */
     (void)!write(STDERR_FILENO, b.data, b.len);
 }

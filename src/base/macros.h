@@ -12,20 +12,20 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* Gives the value away and leaves NULL (or -1) behind, so that the cleanup attribute does nothing. */
-#define take_ptr(p)             \
-    ({                          \
-        __typeof__(p) _t = (p); \
-        (p) = NULL;             \
-        _t;                     \
+#define take_ptr(p)                                                                                                    \
+    ({                                                                                                                 \
+        __typeof__(p) _t = (p);                                                                                        \
+        (p) = NULL;                                                                                                    \
+        _t;                                                                                                            \
     })
-#define take_fd(fd)    \
-    ({                 \
-        int _t = (fd); \
-        (fd) = -1;     \
-        _t;            \
+#define take_fd(fd)                                                                                                    \
+    ({                                                                                                                 \
+        int _t = (fd);                                                                                                 \
+        (fd) = -1;                                                                                                     \
+        _t;                                                                                                            \
     })
 
 static inline void cleanup_free_p(void *p)
@@ -44,10 +44,10 @@ static inline void cleanup_close_p(int *fd)
 #define _cleanup_close_ _cleanup_(cleanup_close_p)
 
 /* DEFINE_CLEANUP(json_unref, struct json *) defines json_unref_p for _cleanup_(json_unref_p). */
-#define DEFINE_CLEANUP(func, type)               \
-    static inline void func##_p(type *p)         \
-    {                                            \
-        if (*p)                                  \
-            func(*p);                            \
-    }                                            \
+#define DEFINE_CLEANUP(func, type)                                                                                     \
+    static inline void func##_p(type *p)                                                                               \
+    {                                                                                                                  \
+        if (*p)                                                                                                        \
+            func(*p);                                                                                                  \
+    }                                                                                                                  \
     struct cleanup_semicolon_##func

@@ -21,13 +21,13 @@ char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2);
 char *xvasprintf(const char *fmt, va_list ap) PRINTF_LIKE(1, 0);
 
 /* Grows *array so that at least need elements fit; doubles, so that appending is amortised O(1). */
-#define GROW(array, capacity, need)                                                    \
-    do {                                                                               \
-        if ((need) > (capacity)) {                                                     \
-            size_t _c = (capacity) ? (capacity)*2 : 8;                                 \
-            if (_c < (need))                                                           \
-                _c = (need);                                                           \
-            (array) = xreallocarray((array), _c, sizeof(*(array)));                    \
-            (capacity) = _c;                                                           \
-        }                                                                              \
+#define GROW(array, capacity, need)                                                                                    \
+    do {                                                                                                               \
+        if ((need) > (capacity)) {                                                                                     \
+            size_t _c = (capacity) ? (capacity)*2 : 8;                                                                 \
+            if (_c < (need))                                                                                           \
+                _c = (need);                                                                                           \
+            (array) = xreallocarray((array), _c, sizeof(*(array)));                                                    \
+            (capacity) = _c;                                                                                           \
+        }                                                                                                              \
     } while (0)

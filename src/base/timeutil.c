@@ -107,7 +107,11 @@ bool time_parse_rfc3339(const char *s, int64_t *ret_ns)
     }
     if (*s)
         return false;
-    struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = hour, .tm_min = minute,
+    struct tm tm = {.tm_year = year - 1900,
+                    .tm_mon = month - 1,
+                    .tm_mday = day,
+                    .tm_hour = hour,
+                    .tm_min = minute,
                     .tm_sec = second};
     int64_t sec = (int64_t)timegm(&tm) - sign * (oh * 3600 + om * 60);
 

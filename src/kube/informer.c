@@ -98,9 +98,8 @@ static void on_event(void *arg, enum kube_event_type type, struct json *object)
     if (type == KUBE_BOOKMARK)
         return;
     _cleanup_free_ char *key = object_key(object);
-    _cleanup_json_ struct json *old = type == KUBE_DELETED
-                                          ? hashmap_remove(&i->objects, key)
-                                          : hashmap_put(&i->objects, key, json_ref(object));
+    _cleanup_json_ struct json *old =
+        type == KUBE_DELETED ? hashmap_remove(&i->objects, key) : hashmap_put(&i->objects, key, json_ref(object));
     if (old)
         index_object(i, old, key, index_remove);
     if (type != KUBE_DELETED)
@@ -122,8 +121,8 @@ static void on_synced(void *arg, int64_t revision)
         i->subscribers[s].changed(i->subscribers[s].arg, i->resource, NULL, NULL);
 }
 
-struct informer *informer_new(struct kube *k, const struct kube_resource *r, const char *ns,
-                              const char *field_selector, const char *const *index_labels)
+struct informer *informer_new(struct kube *k, const struct kube_resource *r, const char *ns, const char *field_selector,
+                              const char *const *index_labels)
 {
     static const struct kube_watch_callbacks callbacks = {.event = on_event, .synced = on_synced};
     struct informer *i = xcalloc(1, sizeof(*i));

@@ -12,8 +12,8 @@ struct informer;
 /* old is NULL for an addition, new is NULL for a deletion; both are NULL when the cache has become complete. */
 typedef void (*informer_changed)(void *arg, const struct kube_resource *r, struct json *old, struct json *new);
 
-struct informer *informer_new(struct kube *k, const struct kube_resource *r, const char *ns,
-                              const char *field_selector, const char *const *index_labels);
+struct informer *informer_new(struct kube *k, const struct kube_resource *r, const char *ns, const char *field_selector,
+                              const char *const *index_labels);
 void informer_free(struct informer *i);
 void informer_subscribe(struct informer *i, informer_changed changed, void *arg);
 bool informer_synced(const struct informer *i);

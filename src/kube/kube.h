@@ -28,7 +28,16 @@ extern const struct kube_resource KUBE_PODS, KUBE_SERVICES, KUBE_PVCS, KUBE_PVS,
 char *kube_resource_name(const struct kube_resource *r);
 const char *kube_api_version(const struct kube_resource *r, char *buf, size_t size);
 
-enum kube_verb { KUBE_GET, KUBE_LIST, KUBE_CREATE, KUBE_UPDATE, KUBE_PATCH_MERGE, KUBE_PATCH_JSON, KUBE_APPLY, KUBE_DELETE };
+enum kube_verb {
+    KUBE_GET,
+    KUBE_LIST,
+    KUBE_CREATE,
+    KUBE_UPDATE,
+    KUBE_PATCH_MERGE,
+    KUBE_PATCH_JSON,
+    KUBE_APPLY,
+    KUBE_DELETE
+};
 
 /*
  * One request. body: object (create, update), patch, or DeleteOptions (may be NULL); borrowed for the call only (a
@@ -45,7 +54,8 @@ struct kube_request {
     struct json *body;
 };
 
-/* status: HTTP code. object: the answer (for a failure: the Status object, or NULL). err: set for every failure. Both are borrowed. */
+/* status: HTTP code. object: the answer (for a failure: the Status object, or NULL). err: set for every failure. Both
+ * are borrowed. */
 typedef void (*kube_done)(void *arg, int status, struct json *object, const struct error *err);
 
 void kube_do(struct kube *k, const struct kube_request *request, kube_done done, void *arg);

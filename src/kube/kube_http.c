@@ -90,7 +90,8 @@ static void call_done(void *arg, int status, const struct http_headers *headers 
 
     if (status >= 400) {
         const char *message = json_str(json_get(object, "message"));
-        (void)error_set(&err, code_of_status(status), "%s", message ? message : "the API server answered without a message");
+        (void)error_set(&err, code_of_status(status), "%s",
+                        message ? message : "the API server answered without a message");
         error_set_reason(&err, json_str(json_get(object, "reason")));
     }
     call->done(call->arg, status, object, err.code ? &err : NULL);
@@ -235,8 +236,6 @@ static void list_done(void *arg, int status, const struct http_headers *headers 
             continue;
         _cleanup_json_ struct json *gone = json_ref(it.value);
         deliver(w, KUBE_DELETED, gone);
-        json_unref(gone); /* the map's reference; deliver() has taken the entry out */
-        gone = NULL;
     }
     hashmap_free(&seen, NULL);
     w->revision = object_revision(list);
@@ -428,7 +427,7 @@ struct kube *kube_http_new(struct event_base *base, const struct kubeconfig *con
 {
     _cleanup_free_ char *host = NULL;
     bool with_tls;
-    uint16_t port;
+    uint16_t port = 0;
     if (split_server(config->server, &with_tls, &host, &port, err) < 0)
         return NULL;
 

@@ -51,8 +51,8 @@ static int data_or_file(const struct json *o, const char *key, const char *path,
     if (!file)
         return 0;
     const char *slash = strrchr(path, '/');
-    _cleanup_free_ char *full = *file == '/' || !slash ? xstrdup(file)
-                                                       : xasprintf("%.*s/%s", (int)(slash - path), path, file);
+    _cleanup_free_ char *full =
+        *file == '/' || !slash ? xstrdup(file) : xasprintf("%.*s/%s", (int)(slash - path), path, file);
     return file_read_at(AT_FDCWD, full, KUBECONFIG_MAX_BYTES, ret, NULL, err);
 }
 
@@ -68,8 +68,7 @@ int kubeconfig_load(const char *path, struct kubeconfig *ret, struct error *err)
 
     const struct json *context =
         named(config, "contexts", "context", json_str_or(json_get(config, "current-context"), ""));
-    const struct json *cluster =
-        named(config, "clusters", "cluster", json_str_or(json_get(context, "cluster"), ""));
+    const struct json *cluster = named(config, "clusters", "cluster", json_str_or(json_get(context, "cluster"), ""));
     const struct json *user = named(config, "users", "user", json_str_or(json_get(context, "user"), ""));
     const char *server = json_str(json_get(cluster, "server"));
     if (!server)

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-const char *object_kind(const struct json *o);        /* "" when missing, as all below */
+const char *object_kind(const struct json *o); /* "" when missing, as all below */
 const char *object_api_version(const struct json *o);
 const char *object_name(const struct json *o);
 const char *object_namespace(const struct json *o);
 const char *object_uid(const struct json *o);
-int64_t object_revision(const struct json *o);   /* resourceVersion as a number; 0 when missing */
-int64_t object_generation(const struct json *o); /* 0 when missing */
-bool object_deleting(const struct json *o);      /* has a deletionTimestamp */
+int64_t object_revision(const struct json *o);                        /* resourceVersion as a number; 0 when missing */
+int64_t object_generation(const struct json *o);                      /* 0 when missing */
+bool object_deleting(const struct json *o);                           /* has a deletionTimestamp */
 const char *object_label(const struct json *o, const char *key);      /* NULL when missing */
 const char *object_annotation(const struct json *o, const char *key); /* NULL when missing */
 
@@ -28,11 +28,12 @@ bool object_controlled_by(const struct json *o, const char *uid);
 struct json *owner_reference(const struct json *owner);
 
 /* Conditions under status.conditions. */
-const struct json *condition_find(const struct json *conditions, const char *type); /* conditions: the array; may be NULL */
+const struct json *condition_find(const struct json *conditions,
+                                  const char *type); /* conditions: the array; may be NULL */
 bool condition_true(const struct json *object, const char *type);
 /*
- * Puts the condition into the array (which the caller may change), keeping lastTransitionTime when the status does not change.
- * Returns whether anything changed. observed_generation < 0: left out.
+ * Puts the condition into the array (which the caller may change), keeping lastTransitionTime when the status does not
+ * change. Returns whether anything changed. observed_generation < 0: left out.
  */
 bool condition_set(struct json *conditions, const char *type, const char *status, const char *reason,
                    const char *message, int64_t observed_generation, int64_t now_ns);

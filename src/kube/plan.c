@@ -55,10 +55,10 @@ void plan_event(struct plan *p, const struct json *object, const char *type, con
 
     time_format_rfc3339(now_ns, 6, micro);
     time_format_rfc3339(now_ns, 0, seconds);
-    struct json *involved = json_build(
-        "{s:s, s:s, s:s, s:s, s:s, s:s}", "kind", object_kind(object), "namespace", object_namespace(object), "name",
-        object_name(object), "uid", object_uid(object), "apiVersion", object_api_version(object), "resourceVersion",
-        json_str(json_at(object, "metadata", "resourceVersion", NULL)));
+    struct json *involved =
+        json_build("{s:s, s:s, s:s, s:s, s:s, s:s}", "kind", object_kind(object), "namespace", object_namespace(object),
+                   "name", object_name(object), "uid", object_uid(object), "apiVersion", object_api_version(object),
+                   "resourceVersion", json_str(json_at(object, "metadata", "resourceVersion", NULL)));
     struct json *event = json_build(
         "{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s}, s:s, s:s, s:i}", "apiVersion", "v1",
         "kind", "Event", "metadata", "name", name, "namespace", ns, "involvedObject", involved, "type", type, "reason",

@@ -489,11 +489,8 @@ struct runner *runner_new(struct event_base *base, struct kube *k, const struct 
     r->turn = event_new(base, -1, 0, on_turn, r);
     if (!r->turn)
         abort();
-    r->world = (struct world){.get = world_get,
-                              .owned = world_owned,
-                              .labelled = world_labelled,
-                              .list = world_list,
-                              .data = r};
+    r->world = (struct world){
+        .get = world_get, .owned = world_owned, .labelled = world_labelled, .list = world_list, .data = r};
     return r;
 }
 

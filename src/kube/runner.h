@@ -19,7 +19,7 @@ struct world {
     struct json *(*get)(const struct world *w, const struct kube_resource *r, const char *ns, const char *name);
     struct json *(*owned)(const struct world *w, const struct kube_resource *r, const char *owner_uid); /* new array */
     struct json *(*labelled)(const struct world *w, const struct kube_resource *r, const char *ns, const char *key,
-                             const char *value);                                            /* new array */
+                             const char *value);                                                /* new array */
     struct json *(*list)(const struct world *w, const struct kube_resource *r, const char *ns); /* new array */
     void *data;
 };

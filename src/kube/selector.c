@@ -6,7 +6,7 @@
 
 #include <ctype.h>
 
-enum operator { OP_EXISTS, OP_NOT_EXISTS, OP_IN, OP_NOT_IN, OP_GREATER, OP_LESS };
+enum operator{ OP_EXISTS, OP_NOT_EXISTS, OP_IN, OP_NOT_IN, OP_GREATER, OP_LESS };
 
 struct requirement {
     enum operator op;
@@ -199,8 +199,8 @@ struct selector *selector_from_object(const struct json *label_selector, struct 
         for (o = 0; o < ARRAY_LEN(operators) && !streq(operators[o].name, name); o++)
             ;
         if (o == ARRAY_LEN(operators)) {
-            (void)error_set_field(err, EINVAL, "matchExpressions.operator", "\"%s\" is not a valid label selector operator",
-                                  name);
+            (void)error_set_field(err, EINVAL, "matchExpressions.operator",
+                                  "\"%s\" is not a valid label selector operator", name);
             return NULL;
         }
         struct requirement *r = add(s, operators[o].op, xstrdup(json_str_or(json_get(e, "key"), "")));
@@ -298,9 +298,8 @@ static int parse_term(struct field_selector *s, const char **p, const char *whol
         strbuf_addc(&value, *v);
     }
     GROW(s->items, s->capacity, s->count + 1);
-    s->items[s->count++] = (struct field_term){.path = xstrndup(start, (size_t)(path_end - start)),
-                                               .value = strbuf_detach(&value),
-                                               .negated = negated};
+    s->items[s->count++] = (struct field_term){
+        .path = xstrndup(start, (size_t)(path_end - start)), .value = strbuf_detach(&value), .negated = negated};
     *p = *v ? v + 1 : v;
     return 0;
 }

@@ -74,7 +74,8 @@ void json_remove(struct json *object, const char *key);
 struct json *json_ensure_object(struct json *object, const char *key);
 struct json *json_ensure_array(struct json *object, const char *key);
 
-/* for (struct json_iter it = {0}; json_each(object, &it);) it.key, it.value — in insertion order. Do not change the object meanwhile. */
+/* for (struct json_iter it = {0}; json_each(object, &it);) it.key, it.value — in insertion order. Do not change the
+ * object meanwhile. */
 struct json_iter {
     const char *key;
     struct json *value;
@@ -95,14 +96,14 @@ bool json_equal(const struct json *a, const struct json *b);
 
 /* Text. */
 struct json_parse_options {
-    /* Called for every duplicate key with its path ("spec.containers[0].image"); the last value wins. NULL: duplicates are an error. */
+    /* Called for every duplicate key with its path ("spec.containers[0].image"); the last value wins. NULL: duplicates
+     * are an error. */
     void (*duplicate)(void *arg, const char *path);
     void *arg;
 };
 /* Returns NULL both for an error (err set) and for the text "null" (err clear). */
 struct json *json_parse(const char *text, size_t len, struct error *err);
-struct json *json_parse_with(const char *text, size_t len, const struct json_parse_options *options,
-                             struct error *err);
+struct json *json_parse_with(const char *text, size_t len, const struct json_parse_options *options, struct error *err);
 /* Compact, without a newline at the end. */
 void json_write(const struct json *v, struct strbuf *out);
 char *json_text(const struct json *v);
@@ -112,8 +113,8 @@ void json_write_string(const char *s, size_t len, struct strbuf *out);
 
 /*
  * Builder for literals in code:
- *     json_build("{s:s, s:i, s:b, s:o, s:[s, s]}", "name", n, "count", (int64_t)3, "on", true, "meta", meta, "l", "a", "b")
- * s string (a NULL string drops the member), i int64_t, b bool (int), o takes a value (NULL drops the member), O refs a value, n null.
- * A malformed format aborts: formats are literals.
+ *     json_build("{s:s, s:i, s:b, s:o, s:[s, s]}", "name", n, "count", (int64_t)3, "on", true, "meta", meta, "l", "a",
+ * "b") s string (a NULL string drops the member), i int64_t, b bool (int), o takes a value (NULL drops the member), O
+ * refs a value, n null. A malformed format aborts: formats are literals.
  */
 struct json *json_build(const char *format, ...);

@@ -159,8 +159,8 @@ struct json *json_parse_with(const char *text, size_t len, const struct json_par
     }
     size_t colons = 0, bad = lex(text, len, &colons);
     if (bad < len || len == 0) {
-        (void)error_set(err, EINVAL, len ? "invalid JSON at byte %zu: unexpected character" : "invalid JSON: empty text",
-                        bad);
+        (void)error_set(err, EINVAL,
+                        len ? "invalid JSON at byte %zu: unexpected character" : "invalid JSON: empty text", bad);
         return NULL;
     }
     struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX);

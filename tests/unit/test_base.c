@@ -125,7 +125,7 @@ static void test_files(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error), cmocka_unit_test(test_numbers), cmocka_unit_test(test_time),
+        cmocka_unit_test(test_error),   cmocka_unit_test(test_numbers), cmocka_unit_test(test_time),
         cmocka_unit_test(test_hashmap), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -8,7 +8,8 @@ static void test_parse(void **state UNUSED)
     static const struct {
         const char *text, *result; /* NULL: an error */
     } cases[] = {
-        {"{\"a\":9223372036854775807,\"b\":[1,2.5,true,null,\"x\"]}", "{\"a\":9223372036854775807,\"b\":[1,2.5,true,null,\"x\"]}"},
+        {"{\"a\":9223372036854775807,\"b\":[1,2.5,true,null,\"x\"]}",
+         "{\"a\":9223372036854775807,\"b\":[1,2.5,true,null,\"x\"]}"},
         {"{\"a\":1,\"a\":2}", NULL},
         {"{\"a\":{\"b\":1},\"c\":[{\"b\":1},{\"b\":2}]}", "{\"a\":{\"b\":1},\"c\":[{\"b\":1},{\"b\":2}]}"},
         {"{\"a:b\":\"c:\\\"d\"}", "{\"a:b\":\"c:\\\"d\"}"},
@@ -51,7 +52,8 @@ static void note_duplicate(void *arg, const char *path)
 
 static void test_duplicates(void **state UNUSED)
 {
-    static const char text[] = "{\"spec\":{\"c\":[{\"image\":\"a\"},{\"image\":\"b\",\"image\":\"c\"}]},\"x\":1,\"x\":2}";
+    static const char text[] =
+        "{\"spec\":{\"c\":[{\"image\":\"a\"},{\"image\":\"b\",\"image\":\"c\"}]},\"x\":1,\"x\":2}";
     _cleanup_(strbuf_free) struct strbuf found = {0};
     struct json_parse_options options = {.duplicate = note_duplicate, .arg = &found};
     _cleanup_json_ struct json *v = json_parse_with(text, strlen(text), &options, NULL);
