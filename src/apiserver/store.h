@@ -29,12 +29,14 @@ struct stored {
     unsigned refs;
     int64_t revision;
     struct json *value; /* with metadata.resourceVersion set */
-    const char *key;    /* "ns/name" or "name" */
+    const char *key;    /* "ns/name" or "name", borrowed */
 };
 struct stored *stored_ref(struct stored *s);
 void stored_unref(struct stored *s);
-/* Compact JSON text of the value, made once and kept while it is hot. */
+/* Compact JSON text of the value, made once and kept while it is hot. Valid until the next call for any object. */
 const char *stored_text(struct stored *s, size_t *ret_len);
+/* Appends the same text without making the object hot: for lists. */
+void stored_write(struct stored *s, struct strbuf *out);
 
 struct store *store_open(struct event_base *base, const char *path, enum store_durability durability,
                          struct error *err);
@@ -47,10 +49,17 @@ struct stored *store_get(struct store *s, const char *resource, const char *key)
 /* Sorted by key; ns NULL = all. The array holds references: free with store_list_free. */
 struct stored **store_list(struct store *s, const char *resource, const char *ns, size_t *ret_count);
 void store_list_free(struct stored **list, size_t count);
+/*
+ * As store_list, but the state right after a past revision, from the history. NULL with err set: EOVERFLOW when it is
+ * compacted, ERANGE when it is in the future.
+ */
+struct stored **store_list_at(struct store *s, const char *resource, const char *ns, int64_t revision,
+                              size_t *ret_count, struct error *err);
 size_t store_count(struct store *s, const char *resource);
 
 /*
- * Writes. value is taken; its metadata.resourceVersion is set to the new revision. expect: the revision the caller saw
+ * Writes. value is taken; its top level and its metadata must be the caller's own (the rest may be shared), for
+ * metadata.resourceVersion is set to the new revision. expect: the revision the caller saw
  * (0 = must not exist, -1 = any); mismatch is EEXIST / ENOENT / ESTALE. Returns the new state (borrowed).
  */
 struct stored *store_put(struct store *s, const char *resource, const char *key, struct json *value, int64_t expect,
@@ -59,9 +68,9 @@ struct stored *store_put(struct store *s, const char *resource, const char *key,
 int store_delete(struct store *s, const char *resource, const char *key, struct json *last, int64_t expect,
                  struct error *err);
 
-/* done runs on the loop when revision is on disk (err NULL) or could not be written (err set). May run at once in a later turn, never inside the call. */
-void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err),
-                        void *arg);
+/* done runs on the loop when revision is on disk (err NULL) or could not be written (err set). May run at once in a
+ * later turn, never inside the call. */
+void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err), void *arg);
 bool store_is_durable(const struct store *s, int64_t revision);
 
 enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
@@ -78,11 +87,13 @@ struct store_watch_callbacks {
     void (*lost)(void *arg);
 };
 /*
- * Events after revision `from` in order: first those of the history (delivered from the loop), then live ones. durable: hold each back
- * until it is on disk. NULL and EOVERFLOW (compacted: 410) or ERANGE (in the future) on error.
+ * Events after revision `from` in order: first those of the history (delivered from the loop), then live ones. durable:
+ * hold each back until it is on disk. NULL and EOVERFLOW (compacted: 410) or ERANGE (in the future) on error.
  */
 struct store_watch *store_watch(struct store *s, const char *resource, int64_t from, bool durable,
                                 const struct store_watch_callbacks *cb, void *arg, struct error *err);
 void store_unwatch(struct store_watch *w);
 /* Oldest revision a watch may start from. */
 int64_t store_compacted(const struct store *s);
+/* How much history is kept for watches and past lists; whichever is reached first. 0 = the default. */
+void store_set_history_limits(struct store *s, size_t events, size_t bytes);
