@@ -1,6 +1,49 @@
 #include "base/strutil.h"
+#include "cli/command.h"
+#include "cli/version.h"
+
+#include <stdio.h>
+
+static int cmd_version(int argc UNUSED, char **argv UNUSED)
+{
+    puts("holt " HOLT_VERSION);
+    return 0;
+}
+
+/* In the order of `holt help`. */
+static const struct command commands[] = {
+    {"version", "print the version", cmd_version},
+};
+
+void cli_print_error(const char *command, const struct error *err)
+{
+    fprintf(stderr, "holt %s: %s\n", command, error_text(err));
+}
+
+static void print_help(FILE *to)
+{
+    fputs("holt: sandboxes for AI agents\n\nusage: holt COMMAND [ARGUMENTS]\n\n", to);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n`holt COMMAND --help` tells more about one command; `holt --version` prints the version.\n", to);
+}
 
 int main(int argc, char **argv)
 {
-    return argc == 2 && streq(argv[1], "--version") ? 0 : 64;
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (streq(name, "--version"))
+        return cmd_version(argc - 1, argv + 1);
+    if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {
+        print_help(stdout);
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (streq(name, commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "holt: no command \"%s\"; `holt help` lists them\n", name);
+    return CLI_USAGE;
 }

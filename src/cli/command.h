@@ -1,0 +1,23 @@
+/*
+ * The commands of `holt`. One file per command, one row in the table of main.c.
+ *
+ * run() gets argv with the command's own name as argv[0], prints to stdout and stderr itself and returns the exit
+ * status: 0 = done, 1 = the operation failed, CLI_USAGE = the command line is wrong. A command whose status is that
+ * of another program (`holt run`, `holt exec`) says so in its help.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#define CLI_USAGE 64
+
+struct command {
+    const char *name;
+    const char *summary; /* one line, for `holt help` */
+    int (*run)(int argc, char **argv);
+};
+
+/* int cmd_NAME(int argc, char **argv), in alphabetical order. */
+
+/* Prints "holt COMMAND: message" on stderr. */
+void cli_print_error(const char *command, const struct error *err);
