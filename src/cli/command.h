@@ -9,15 +9,20 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 #define CLI_USAGE 64
 
 struct command {
     const char *name;
     const char *summary; /* one line, for `holt help` */
     int (*run)(int argc, char **argv);
+    bool internal; /* started by holt itself; not in the help */
 };
 
 /* int cmd_NAME(int argc, char **argv), in alphabetical order. */
+int cmd_egress(int argc, char **argv);
+int cmd_wait(int argc, char **argv);
 
 /* Prints "holt COMMAND: message" on stderr. */
 void cli_print_error(const char *command, const struct error *err);

@@ -12,6 +12,8 @@ static int cmd_version(int argc UNUSED, char **argv UNUSED)
 
 /* In the order of `holt help`. */
 static const struct command commands[] = {
+    {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
+    {"wait", "wait until a started holt is ready", cmd_wait},
     {"version", "print the version", cmd_version},
 };
 
@@ -24,7 +26,8 @@ static void print_help(FILE *to)
 {
     fputs("holt: sandboxes for AI agents\n\nusage: holt COMMAND [ARGUMENTS]\n\n", to);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        if (!commands[i].internal)
+            fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`holt COMMAND --help` tells more about one command; `holt --version` prints the version.\n", to);
 }
 

@@ -1,0 +1,63 @@
+# The two commands a newcomer needs: `make up` and `make test`. The rest is for those who work on holt.
+#
+#   make up      install what is missing, build, start holt, show a first sandbox running
+#   make test    everything a clean machine can test
+#   make build   build/holt
+#   make bench   every number of docs/benchmarks.md, against peers in the same run
+#   make lint    formatting, static analysis, clang build
+#   make fuzz    each fuzz target for a short while
+
+BUILD ?= build
+SHELL := /bin/bash
+export PATH := $(PATH):/usr/sbin:/sbin
+
+APT_BUILD := gcc clang clang-format meson ninja-build pkg-config musl-tools linux-libc-dev \
+	libevent-dev libssl-dev libjson-c-dev libyaml-dev libsqlite3-dev libpcre2-dev zlib1g-dev libarchive-dev \
+	libwslay-dev python3-yaml
+APT_TEST := libcmocka-dev libseccomp-dev python3-venv python3-pip busybox-static skopeo umoci curl jq kubernetes-client
+APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk
+
+.PHONY: deps deps-test deps-bench build up down test unit asan integration bench lint fuzz clean
+
+deps:
+	@tools/install-packages $(APT_BUILD)
+
+deps-test: deps
+	@tools/install-packages $(APT_TEST)
+
+deps-bench: deps-test
+	@tools/install-packages $(APT_BENCH)
+
+$(BUILD)/build.ninja:
+	@meson setup $(BUILD) >/dev/null
+
+build: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+up: deps build
+	@tools/first-sandbox $(BUILD)/holt
+
+test: deps-test
+	@tools/run-tests
+
+unit: build
+	@meson test -C $(BUILD) --suite unit
+
+asan:
+	@test -d build-asan || meson setup build-asan -Dbuildtype=debug -Db_sanitize=address,undefined >/dev/null
+	@ninja -C build-asan && meson test -C build-asan --suite unit
+
+integration: build
+	@HOLT_BIN=$(abspath $(BUILD)/holt) tools/pytest tests/integration tests/clients tests/security
+
+bench: deps-bench build
+	@tools/pytest-env python tests/bench/run.py --holt $(abspath $(BUILD)/holt)
+
+lint:
+	@tools/lint
+
+fuzz:
+	@tools/fuzz
+
+clean:
+	@rm -rf build build-asan build-clang build-fuzz

@@ -1,0 +1,457 @@
+/*
+ * `holt up`: the supervisor. Starts control, node and egress, starts again what ends, says when all is ready, and stops
+ * them when asked. It holds no state: killed, its children end too (and sandboxes go on); started again, everything is
+ * taken up where it was.
+ */
+#include "cli/cli.h"
+#include "cli/pki.h"
+
+#include "base/fdio.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "base/timeutil.h"
+
+#include <ctype.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define RESTART_MIN_NS (100 * NSEC_PER_MSEC)
+#define RESTART_MAX_NS (5 * NSEC_PER_SEC)
+/* A process that has run this long has earned a quick restart. */
+#define RESTART_RESET_NS (30 * NSEC_PER_SEC)
+#define STOP_TIMEOUT_S 20
+
+struct supervisor;
+
+struct child {
+    struct supervisor *up;
+    const char *name;
+    char **argv;
+    pid_t pid; /* 0 = not running */
+    bool ready;
+    int64_t started_ns, delay_ns;
+    struct event *restart;
+    struct event *ready_event; /* the pipe it writes to when ready */
+    int ready_pipe;
+};
+
+enum { CHILD_CONTROL, CHILD_NODE, CHILD_EGRESS, CHILD_COUNT };
+
+struct supervisor {
+    struct event_base *base;
+    struct child children[CHILD_COUNT];
+    struct event *signals[3];
+    struct event *stop_timer;
+    struct event *wait_listener;
+    int wait_socket;
+    int *waiting; /* connections of `holt wait` */
+    size_t waiting_count, waiting_capacity;
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name;
+    char *admin_config, *server;
+    int64_t ready_fd;
+    bool stop_sandboxes, announced, stopping;
+};
+
+static bool all_ready(const struct supervisor *up)
+{
+    for (size_t i = 0; i < CHILD_COUNT; i++)
+        if (!up->children[i].ready)
+            return false;
+    return true;
+}
+
+/* Tells everyone who asked. Only the first time is printed. */
+static void announce(struct supervisor *up)
+{
+    if (!all_ready(up))
+        return;
+    for (size_t i = 0; i < up->waiting_count; i++) {
+        (void)fd_write_all(up->waiting[i], "ready\n", 6); /* who left does not need to know */
+        (void)close(up->waiting[i]);
+    }
+    up->waiting_count = 0;
+    if (up->announced)
+        return;
+    up->announced = true;
+    (void)printf("holt is ready at %s: kubectl --kubeconfig %s get sandboxes\n", up->server, up->admin_config);
+    (void)fflush(stdout);
+    if (up->ready_fd > 0) {
+        (void)fd_write_all((int)up->ready_fd, "ready\n", 6);
+        (void)close((int)up->ready_fd);
+        up->ready_fd = 0;
+    }
+}
+
+static void start(struct child *c);
+
+static void on_restart(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    start(arg);
+}
+
+static void schedule_restart(struct child *c)
+{
+    struct timeval tv = {.tv_sec = c->delay_ns / NSEC_PER_SEC, .tv_usec = c->delay_ns % NSEC_PER_SEC / 1000};
+
+    (void)evtimer_add(c->restart, &tv);
+    c->delay_ns = MIN(c->delay_ns * 2, RESTART_MAX_NS);
+}
+
+static void close_ready_pipe(struct child *c)
+{
+    if (c->ready_event)
+        event_free(c->ready_event);
+    c->ready_event = NULL;
+    if (c->ready_pipe >= 0)
+        (void)close(c->ready_pipe);
+    c->ready_pipe = -1;
+}
+
+static void on_ready(evutil_socket_t fd, short what UNUSED, void *arg)
+{
+    struct child *c = arg;
+    char buf[16];
+    ssize_t n = read(fd, buf, sizeof(buf));
+
+    close_ready_pipe(c);
+    if (n > 0) {
+        c->ready = true;
+        announce(c->up);
+    }
+}
+
+static void exec_child(const struct child *c, int ready_write, pid_t parent)
+{
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* the supervisor ended before prctl */
+        _exit(1);
+    if (dup2(ready_write, 3) < 0)
+        _exit(EXIT_HOLT_FAILED);
+    if (ready_write != 3)
+        (void)close(ready_write);
+    (void)fcntl(3, F_SETFD, 0);
+    (void)close_range(4, ~0u, 0);
+    (void)execv("/proc/self/exe", c->argv);
+    _exit(EXIT_HOLT_FAILED);
+}
+
+static void start(struct child *c)
+{
+    int pipe_fds[2];
+
+    if (c->up->stopping || c->pid)
+        return;
+    if (pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+        log_error("cannot make a pipe", "error", strerror(errno), NULL);
+        schedule_restart(c);
+        return;
+    }
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        exec_child(c, pipe_fds[1], parent);
+    (void)close(pipe_fds[1]);
+    if (pid < 0) {
+        log_error("cannot fork", "process", c->name, "error", strerror(errno), NULL);
+        (void)close(pipe_fds[0]);
+        schedule_restart(c);
+        return;
+    }
+    c->pid = pid;
+    c->started_ns = time_monotonic_ns();
+    c->ready_pipe = pipe_fds[0];
+    c->ready_event = event_new(c->up->base, c->ready_pipe, EV_READ, on_ready, c);
+    if (!c->ready_event || event_add(c->ready_event, NULL) < 0)
+        abort();
+}
+
+static bool any_running(const struct supervisor *up)
+{
+    for (size_t i = 0; i < CHILD_COUNT; i++)
+        if (up->children[i].pid)
+            return true;
+    return false;
+}
+
+static void ended(struct child *c, int status)
+{
+    _cleanup_free_ char *how = WIFSIGNALED(status) ? xasprintf("signal %d", WTERMSIG(status))
+                                                   : xasprintf("status %d", WEXITSTATUS(status));
+
+    c->pid = 0;
+    c->ready = false;
+    close_ready_pipe(c);
+    if (c->up->stopping) {
+        if (!any_running(c->up))
+            (void)event_base_loopbreak(c->up->base);
+        return;
+    }
+    log_warn("process ended, starting it again", "process", c->name, "how", how, NULL);
+    if (time_monotonic_ns() - c->started_ns > RESTART_RESET_NS)
+        c->delay_ns = RESTART_MIN_NS;
+    schedule_restart(c);
+}
+
+static void on_child(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct supervisor *up = arg;
+    int status;
+
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (size_t i = 0; i < CHILD_COUNT; i++)
+            if (up->children[i].pid == pid)
+                ended(&up->children[i], status);
+}
+
+static void kill_all(struct supervisor *up, int signal_number)
+{
+    for (size_t i = 0; i < CHILD_COUNT; i++)
+        if (up->children[i].pid)
+            (void)kill(up->children[i].pid, signal_number); /* our own unreaped child: the pid is still its */
+}
+
+static void on_stop_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct supervisor *up = arg;
+
+    log_warn("processes did not end in time, killing them", NULL);
+    kill_all(up, SIGKILL);
+}
+
+static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct supervisor *up = arg;
+    struct timeval tv = {.tv_sec = STOP_TIMEOUT_S};
+
+    if (up->stopping)
+        return;
+    up->stopping = true;
+    /* SIGUSR1 tells the node to end its sandboxes first; the API server goes last, to hear of it. */
+    if (up->stop_sandboxes && up->children[CHILD_NODE].pid)
+        (void)kill(up->children[CHILD_NODE].pid, SIGUSR1);
+    kill_all(up, SIGTERM);
+    (void)evtimer_add(up->stop_timer, &tv);
+    if (!any_running(up))
+        (void)event_base_loopbreak(up->base);
+}
+
+static void on_wait(evutil_socket_t fd, short what UNUSED, void *arg)
+{
+    struct supervisor *up = arg;
+    int conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+    if (conn < 0)
+        return;
+    GROW(up->waiting, up->waiting_capacity, up->waiting_count + 1);
+    up->waiting[up->waiting_count++] = conn;
+    announce(up);
+}
+
+static char **arguments(const char *first, ...)
+{
+    char **v = NULL;
+    va_list ap;
+
+    va_start(ap, first);
+    for (const char *s = first; s; s = va_arg(ap, const char *))
+        v = strv_append(v, xstrdup(s));
+    va_end(ap);
+    return v;
+}
+
+static void define_children(struct supervisor *up, const char *node_config)
+{
+    struct child *c = up->children;
+
+    c[CHILD_CONTROL] = (struct child){.name = "control"};
+    c[CHILD_CONTROL].argv =
+        arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir, "--listen", up->listen,
+                  "--durability", up->durability, "--node-name", up->node_name, "--ready-fd", "3", NULL);
+    c[CHILD_NODE] = (struct child){.name = "node"};
+    c[CHILD_NODE].argv = arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir",
+                                   up->run_dir, "--node-name", up->node_name, "--ready-fd", "3", NULL);
+    c[CHILD_EGRESS] = (struct child){.name = "egress"};
+    c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->run_dir, "--ready-fd", "3", NULL);
+    for (size_t i = 0; i < CHILD_COUNT; i++) {
+        c[i].up = up;
+        c[i].ready_pipe = -1;
+        c[i].delay_ns = RESTART_MIN_NS;
+        c[i].restart = evtimer_new(up->base, on_restart, &c[i]);
+        if (!c[i].restart)
+            abort();
+    }
+}
+
+/* One supervisor per run directory: the lock goes with the process, however it ends. */
+static int lock_run_dir(const char *run_dir, struct error *err)
+{
+    int dir = mkdirs_at(AT_FDCWD, run_dir, 0755, err);
+    if (dir < 0)
+        return dir;
+    int fd = openat(dir, "up.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int code = errno;
+    (void)close(dir);
+    if (fd < 0)
+        return error_set_errno(err, code, "open %s/up.lock", run_dir);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        (void)close(fd);
+        return error_set(err, EBUSY, "holt is already running with --run-dir %s", run_dir);
+    }
+    return fd;
+}
+
+static char *host_of(const char *listen)
+{
+    const char *colon = strrchr(listen, ':');
+
+    if (*listen == '[' && colon && colon[-1] == ']')
+        return xstrndup(listen + 1, (size_t)(colon - listen) - 2);
+    return xstrndup(listen, colon ? (size_t)(colon - listen) : strlen(listen));
+}
+
+static int check_listen(const char *listen, struct error *err)
+{
+    const char *colon = strrchr(listen, ':');
+    uint64_t port;
+
+    if (!colon || colon == listen || !parse_u64(colon + 1, &port) || port == 0 || port > 65535)
+        return error_set(err, EINVAL, "--listen: \"%s\" is not ADDRESS:PORT", listen);
+    return 0;
+}
+
+/* The host's name as a DNS label, which is what a Node may be called. */
+static char *default_node_name(void)
+{
+    char name[65] = "";
+
+    if (gethostname(name, sizeof(name) - 1) < 0 || !*name)
+        return xstrdup("holt");
+    name[strcspn(name, ".")] = '\0';
+    for (char *c = name; *c; c++)
+        *c = isalnum((unsigned char)*c) ? (char)tolower((unsigned char)*c) : '-';
+    return xstrdup(isalnum((unsigned char)name[0]) ? name : "holt");
+}
+
+static int prepare(struct supervisor *up, char **ret_node_config, struct error *err)
+{
+    static const char *const admins[] = {"system:masters", NULL}, *const nodes[] = {"system:nodes", NULL};
+    _cleanup_free_ char *host = host_of(up->listen);
+    bool wildcard = streq(host, "0.0.0.0") || streq(host, "::");
+    _cleanup_(pki_paths_free) struct pki_paths pki = {0};
+
+    int dir = mkdirs_at(AT_FDCWD, up->data_dir, 0711, err);
+    if (dir < 0)
+        return dir;
+    (void)close(dir);
+    int r = pki_prepare(up->data_dir, host, &pki, err);
+    if (r < 0)
+        return r;
+    up->server = wildcard ? xasprintf("https://127.0.0.1%s", strrchr(up->listen, ':')) : xasprintf("https://%s", up->listen);
+    up->admin_config = up->kubeconfig ? xstrdup(up->kubeconfig) : xasprintf("%s/admin.kubeconfig", up->data_dir);
+    *ret_node_config = xasprintf("%s/node.kubeconfig", up->data_dir);
+    _cleanup_free_ char *node_user = xasprintf("system:node:%s", up->node_name);
+    r = pki_write_kubeconfig(&pki, up->server, "admin", admins, up->admin_config, err);
+    if (r == 0)
+        r = pki_write_kubeconfig(&pki, up->server, node_user, nodes, *ret_node_config, err);
+    return r;
+}
+
+static int listen_for_wait(struct supervisor *up, struct error *err)
+{
+    _cleanup_close_ int dir = open(up->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return error_set_errno(err, errno, "open %s", up->run_dir);
+    up->wait_socket = unix_listen_at(dir, "up.sock", 16, err);
+    if (up->wait_socket < 0)
+        return up->wait_socket;
+    up->wait_listener = event_new(up->base, up->wait_socket, EV_READ | EV_PERSIST, on_wait, up);
+    return up->wait_listener && event_add(up->wait_listener, NULL) == 0 ? 0 : error_set(err, ENOMEM, "make an event");
+}
+
+static void watch_signals(struct supervisor *up)
+{
+    up->signals[0] = evsignal_new(up->base, SIGCHLD, on_child, up);
+    up->signals[1] = evsignal_new(up->base, SIGTERM, on_stop, up);
+    up->signals[2] = evsignal_new(up->base, SIGINT, on_stop, up);
+    up->stop_timer = evtimer_new(up->base, on_stop_timeout, up);
+    for (size_t i = 0; i < ARRAY_LEN(up->signals); i++)
+        if (!up->signals[i] || evsignal_add(up->signals[i], NULL) < 0)
+            abort();
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void release(struct supervisor *up)
+{
+    for (size_t i = 0; i < CHILD_COUNT; i++) {
+        strv_free(up->children[i].argv);
+        event_free(up->children[i].restart);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(up->signals); i++)
+        event_free(up->signals[i]);
+    event_free(up->stop_timer);
+    event_free(up->wait_listener);
+    (void)close(up->wait_socket);
+    free(up->waiting);
+    free(up->admin_config);
+    free(up->server);
+    event_base_free(up->base);
+}
+
+int cmd_up(int argc, char **argv)
+{
+    _cleanup_error_ struct error err = ERROR_INIT;
+    _cleanup_free_ char *node_name = default_node_name(), *node_config = NULL;
+    struct supervisor up = {.data_dir = "/var/lib/holt",
+                            .run_dir = "/run/holt",
+                            .listen = "127.0.0.1:6443",
+                            .durability = "full",
+                            .node_name = node_name};
+    const struct option options[] = {
+        {"data-dir", 0, OPTION_STRING, &up.data_dir, "DIR", "What must survive a reboot (/var/lib/holt)"},
+        {"run-dir", 0, OPTION_STRING, &up.run_dir, "DIR", "Run-time state (/run/holt)"},
+        {"listen", 0, OPTION_STRING, &up.listen, "ADDR:PORT", "Where the API is served (127.0.0.1:6443)"},
+        {"kubeconfig", 0, OPTION_STRING, &up.kubeconfig, "FILE", "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
+        {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
+        {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
+        {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+        {"stop-sandboxes", 0, OPTION_FLAG, &up.stop_sandboxes, NULL, "End all sandboxes when holt is stopped"},
+    };
+    int rest;
+
+    if (options_parse("holt up [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+        return fail(EXIT_USAGE, &err);
+    if (rest < argc)
+        return failf(EXIT_USAGE, "holt up takes no argument \"%s\"", argv[rest]);
+    if (!streq(up.durability, "full") && !streq(up.durability, "normal"))
+        return failf(EXIT_USAGE, "--durability: \"%s\" is neither full nor normal", up.durability);
+    if (check_listen(up.listen, &err) < 0)
+        return fail(EXIT_USAGE, &err);
+    if (geteuid() != 0)
+        return failf(EXIT_USAGE, "holt up needs root; \"holt run\" is for one sandbox without a server");
+    if (up.ready_fd > 0)
+        (void)fcntl((int)up.ready_fd, F_SETFD, FD_CLOEXEC);
+
+    log_setup("up", LOG_LEVEL_INFO);
+    _cleanup_close_ int lock = lock_run_dir(up.run_dir, &err);
+    if (lock < 0 || prepare(&up, &node_config, &err) < 0)
+        return fail(EXIT_HOLT_FAILED, &err);
+    up.base = event_base_new();
+    if (!up.base || listen_for_wait(&up, &err) < 0)
+        return fail(EXIT_HOLT_FAILED, &err);
+    watch_signals(&up);
+    define_children(&up, node_config);
+    for (size_t i = 0; i < CHILD_COUNT; i++)
+        start(&up.children[i]);
+    (void)event_base_dispatch(up.base);
+    release(&up);
+    return 0;
+}
