@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
 /* Exit statuses beyond those of what a command runs. */
 #define EXIT_USAGE CLI_USAGE
 #define EXIT_HOLT_FAILED 125

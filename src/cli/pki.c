@@ -70,14 +70,15 @@ static int make_server_cert(const struct pki_paths *p, const char *listen_host, 
     if (same && usable(p->server_cert, p->server_key))
         return 0;
     bool wildcard = streq(listen_host, "0.0.0.0") || streq(listen_host, "::");
-    const char *dns[] = {"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-                         "kubernetes.default.svc.cluster.local", NULL};
+    const char *dns[] = {"localhost",
+                         "kubernetes",
+                         "kubernetes.default",
+                         "kubernetes.default.svc",
+                         "kubernetes.default.svc.cluster.local",
+                         NULL};
     const char *ips[] = {"127.0.0.1", "::1", wildcard ? NULL : listen_host, NULL};
-    struct tls_cert_request request = {.common_name = "holt",
-                                       .dns_names = dns,
-                                       .ip_addresses = ips,
-                                       .server = true,
-                                       .valid_seconds = CERT_SECONDS};
+    struct tls_cert_request request = {
+        .common_name = "holt", .dns_names = dns, .ip_addresses = ips, .server = true, .valid_seconds = CERT_SECONDS};
     _cleanup_(tls_cert_free) struct tls_cert ca = {0}, cert = {0};
     int r = load_ca(p, &ca, err);
     if (r == 0)

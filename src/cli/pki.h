@@ -16,6 +16,7 @@ struct pki_paths {
 int pki_prepare(const char *data_dir, const char *listen_host, struct pki_paths *ret, struct error *err);
 void pki_paths_free(struct pki_paths *p);
 
-/* Writes a kubeconfig (0600) with a fresh client certificate for user in groups (NULL-terminated). server: "https://127.0.0.1:6443". */
+/* Writes a kubeconfig (0600) with a fresh client certificate for user in groups (NULL-terminated). server:
+ * "https://127.0.0.1:6443". */
 int pki_write_kubeconfig(const struct pki_paths *pki, const char *server, const char *user, const char *const *groups,
                          const char *path, struct error *err);

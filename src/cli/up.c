@@ -184,8 +184,8 @@ static bool any_running(const struct supervisor *up)
 
 static void ended(struct child *c, int status)
 {
-    _cleanup_free_ char *how = WIFSIGNALED(status) ? xasprintf("signal %d", WTERMSIG(status))
-                                                   : xasprintf("status %d", WEXITSTATUS(status));
+    _cleanup_free_ char *how =
+        WIFSIGNALED(status) ? xasprintf("signal %d", WTERMSIG(status)) : xasprintf("status %d", WEXITSTATUS(status));
 
     c->pid = 0;
     c->ready = false;
@@ -355,7 +355,8 @@ static int prepare(struct supervisor *up, char **ret_node_config, struct error *
     int r = pki_prepare(up->data_dir, host, &pki, err);
     if (r < 0)
         return r;
-    up->server = wildcard ? xasprintf("https://127.0.0.1%s", strrchr(up->listen, ':')) : xasprintf("https://%s", up->listen);
+    up->server =
+        wildcard ? xasprintf("https://127.0.0.1%s", strrchr(up->listen, ':')) : xasprintf("https://%s", up->listen);
     up->admin_config = up->kubeconfig ? xstrdup(up->kubeconfig) : xasprintf("%s/admin.kubeconfig", up->data_dir);
     *ret_node_config = xasprintf("%s/node.kubeconfig", up->data_dir);
     _cleanup_free_ char *node_user = xasprintf("system:node:%s", up->node_name);
@@ -419,7 +420,8 @@ int cmd_up(int argc, char **argv)
         {"data-dir", 0, OPTION_STRING, &up.data_dir, "DIR", "What must survive a reboot (/var/lib/holt)"},
         {"run-dir", 0, OPTION_STRING, &up.run_dir, "DIR", "Run-time state (/run/holt)"},
         {"listen", 0, OPTION_STRING, &up.listen, "ADDR:PORT", "Where the API is served (127.0.0.1:6443)"},
-        {"kubeconfig", 0, OPTION_STRING, &up.kubeconfig, "FILE", "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
+        {"kubeconfig", 0, OPTION_STRING, &up.kubeconfig, "FILE",
+         "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
         {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
         {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},

@@ -1,4 +1,5 @@
-/* `holt wait`: returns when a `holt up` with the same run directory is ready. Waits on its socket, not by asking again. */
+/* `holt wait`: returns when a `holt up` with the same run directory is ready. Waits on its socket, not by asking again.
+ */
 #include "cli/cli.h"
 
 #include "base/fdio.h"

@@ -5,6 +5,7 @@
 #include "base/timeutil.h"
 #include "kube/informer.h"
 #include "kube/object.h"
+#include "kube/quantity.h"
 #include "kube/runner.h"
 
 #include <event2/event.h>
@@ -268,13 +269,52 @@ static void test_runner(void **state UNUSED)
     event_base_free(f.base);
 }
 
+static void test_quantities(void **state UNUSED)
+{
+    static const struct {
+        const char *text;
+        int64_t value, milli;
+        const char *canonical; /* NULL: not a quantity */
+    } cases[] = {{"100m", 1, 100, "100m"},
+                 {"1.5Gi", 1610612736, 1610612736000, "1536Mi"},
+                 {"0.5", 1, 500, "500m"},
+                 {"2e3", 2000, 2000000, "2k"},
+                 {"1Ei", 1152921504606846976, INT64_MAX, "1Ei"},
+                 {"1000000", 1000000, 1000000000, "1M"},
+                 {"-5", -5, -5000, "-5"},
+                 {".5", 1, 500, "500m"},
+                 {"0", 0, 0, "0"},
+                 {"1e-3", 1, 1, "1m"},
+                 {"0.0000000001", 1, 1, "1n"},
+                 {"512Mi", 536870912, 536870912000, "512Mi"},
+                 {"", 0, 0, NULL},
+                 {"abc", 0, 0, NULL},
+                 {"1.2.3", 0, 0, NULL},
+                 {"1Kb", 0, 0, NULL},
+                 {"1 Gi", 0, 0, NULL},
+                 {"1e", 0, 0, NULL},
+                 {"Gi", 0, 0, NULL}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct quantity q;
+        int r = quantity_parse(cases[i].text, &q, NULL);
+        if ((r == 0) != (cases[i].canonical != NULL))
+            print_error("\"%s\": %d\n", cases[i].text, r);
+        assert_int_equal(r == 0, cases[i].canonical != NULL);
+        if (r < 0)
+            continue;
+        _cleanup_free_ char *canonical = quantity_format(&q);
+        assert_string_equal(canonical, cases[i].canonical);
+        assert_true(quantity_value(&q) == cases[i].value);
+        assert_true(quantity_milli(&q) == cases[i].milli);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_selectors),
-        cmocka_unit_test(test_field_selectors),
-        cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_runner),
+        cmocka_unit_test(test_selectors), cmocka_unit_test(test_field_selectors), cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_runner),    cmocka_unit_test(test_quantities),
     };
     return cmocka_run_group_tests_name("kube", tests, NULL, NULL);
 }
