@@ -7,8 +7,8 @@
  * A handler gets a request when its head and (up to max_body_bytes) whole body have arrived, and owns it until it has
  * answered: http_respond() for a whole answer, or http_start() + http_write()... + http_end() for a stream, or
  * http_take_over() for an upgrade. A request must be answered exactly once, now or later. If the client goes away
- * first, on_close runs (once); the request is still to be finished with http_end() or http_respond(), which then only free it.
- * Pipelined requests on a connection are handled one after the other.
+ * first, on_close runs (once); the request is still to be finished with http_end() or http_respond(), which then only
+ * free it. Pipelined requests on a connection are handled one after the other.
  */
 #pragma once
 
@@ -40,20 +40,21 @@ bool http_headers_has_token(const struct http_headers *h, const char *name, cons
 void http_headers_free(struct http_headers *h);
 
 struct http_server_options {
-    size_t max_head_bytes;       /* 0 = 64 KiB */
-    size_t max_body_bytes;       /* 0 = 3 MiB; beyond it the handler's too_large answers, or 413 text */
-    int head_timeout_ms;         /* 0 = 10 s for a whole head: slow-loris defence */
-    int body_timeout_ms;         /* 0 = 60 s */
-    int idle_timeout_ms;         /* 0 = 120 s between requests */
-    size_t max_connections;      /* 0 = 10,000; more are closed at once */
-    size_t max_output_bytes;     /* 0 = 8 MiB: a stream whose client does not read is closed beyond it */
+    size_t max_head_bytes;   /* 0 = 64 KiB */
+    size_t max_body_bytes;   /* 0 = 3 MiB; beyond it the handler's too_large answers, or 413 text */
+    int head_timeout_ms;     /* 0 = 10 s for a whole head: slow-loris defence */
+    int body_timeout_ms;     /* 0 = 60 s */
+    int idle_timeout_ms;     /* 0 = 120 s between requests */
+    size_t max_connections;  /* 0 = 10,000; more are closed at once */
+    size_t max_output_bytes; /* 0 = 8 MiB: a stream whose client does not read is closed beyond it */
 };
 
 struct http_server;
 struct http_request;
 typedef void (*http_handler)(void *arg, struct http_request *req);
 
-/* listen_fd: bound and listening, non-blocking; owned by the server from here on. tls may be NULL (borrowed otherwise). */
+/* listen_fd: bound and listening, non-blocking; owned by the server from here on. tls may be NULL (borrowed otherwise).
+ */
 struct http_server *http_server_new(struct event_base *base, int listen_fd, struct ssl_ctx_st *tls,
                                     const struct http_server_options *options, http_handler handler, void *arg);
 /* Stops accepting; idle connections close, the others after their answer. free closes everything at once. */
@@ -108,10 +109,10 @@ struct http_client;
 struct http_call;
 
 struct http_client_options {
-    const char *host;        /* TCP: name or address, also used for Host and TLS verification */
+    const char *host; /* TCP: name or address, also used for Host and TLS verification */
     uint16_t port;
-    const char *unix_path;   /* instead of host and port */
-    struct ssl_ctx_st *tls;  /* borrowed; NULL = plain. The context holds CA and client certificate */
+    const char *unix_path;    /* instead of host and port */
+    struct ssl_ctx_st *tls;   /* borrowed; NULL = plain. The context holds CA and client certificate */
     const char *bearer_token; /* copied; sent as Authorization when set */
     const char *user_agent;
     int connect_timeout_ms; /* 0 = 10 s */
@@ -138,8 +139,7 @@ struct http_call *http_call(struct http_client *c, const char *method, const cha
 /* No callback runs afterwards; the connection is closed. */
 void http_call_cancel(struct http_call *call);
 /* Asks for an upgrade; on 101 the connection is handed to upgraded (which owns it), else done/failed run. */
-struct http_call *http_call_upgrade(struct http_client *c, const char *method, const char *target,
-                                    const struct http_headers *headers, const struct http_call_callbacks *cb,
-                                    void (*upgraded)(void *arg, struct bufferevent *bev,
-                                                     const struct http_headers *headers),
-                                    void *arg);
+struct http_call *
+http_call_upgrade(struct http_client *c, const char *method, const char *target, const struct http_headers *headers,
+                  const struct http_call_callbacks *cb,
+                  void (*upgraded)(void *arg, struct bufferevent *bev, const struct http_headers *headers), void *arg);
