@@ -42,7 +42,8 @@ static struct json *widgets(const char *group, bool served)
     _cleanup_free_ char *text = xasprintf(
         "{'metadata':{'name':'widgets.%s'},'spec':{'group':'%s','scope':'Namespaced',"
         "'names':{'plural':'widgets','kind':'Widget','shortNames':['wd'],'categories':['all']},'versions':["
-        "{'name':'v1alpha1','served':%s,'storage':false,'deprecated':true,'schema':{'openAPIV3Schema':{'type':'object'}}},"
+        "{'name':'v1alpha1','served':%s,'storage':false,'deprecated':true,'schema':{'openAPIV3Schema':{'type':'object'}"
+        "}},"
         "{'name':'v1','served':true,'storage':true,'selectableFields':[{'jsonPath':'.spec.size'}],"
         "'subresources':{'status':{},'scale':{'specReplicasPath':'.spec.n','statusReplicasPath':'.status.n'}},"
         "'additionalPrinterColumns':[{'name':'Size','type':'string','jsonPath':'.spec.size'}],"
@@ -112,8 +113,8 @@ static void test_order(void **state)
 
 static void test_versions(void **state UNUSED)
 {
-    static const char *const sorted[] = {"v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2",
-                                         "foo1", "foo10"};
+    static const char *const sorted[] = {"v10",     "v2",        "v1",        "v11beta2", "v10beta3",
+                                         "v3beta1", "v12alpha1", "v11alpha2", "foo1",     "foo10"};
 
     for (size_t i = 0; i < ARRAY_LEN(sorted); i++)
         for (size_t j = 0; j < ARRAY_LEN(sorted); j++) {
@@ -199,7 +200,8 @@ static void test_refused(void **state)
         "{\"kind\":\"L\",\"plural\":\"leases\"},\"versions\":[{\"name\":\"v1\",\"served\":true,\"storage\":true,"
         "\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}",
         /* an unknown definition */
-        "{\"metadata\":{\"name\":\"xs.e.com\"},\"spec\":{\"group\":\"e.com\",\"names\":{\"kind\":\"X\",\"plural\":\"xs\"},"
+        "{\"metadata\":{\"name\":\"xs.e.com\"},\"spec\":{\"group\":\"e.com\",\"names\":{\"kind\":\"X\",\"plural\":"
+        "\"xs\"},"
         "\"versions\":[{\"name\":\"v1\",\"served\":true,\"storage\":true,\"schema\":{\"openAPIV3Schema\":{\"type\":"
         "\"object\",\"properties\":{\"a\":{\"x-holt-ref\":\"nothing\"}}}}}]}}",
     };
