@@ -44,12 +44,10 @@ void time_format_rfc3339(int64_t ns, int digits, char out[TIME_RFC3339_MAX])
     time_t t = (time_t)sec;
     (void)gmtime_r(&t, &tm);
     (void)strftime(base, sizeof(base), "%Y-%m-%dT%H:%M:%S", &tm);
-    for (int i = digits; i < 9; i++)
-        frac /= 10;
-    if (digits > 0)
-        (void)snprintf(out, TIME_RFC3339_MAX, "%s.%0*lldZ", base, digits, (long long)frac);
-    else
-        (void)snprintf(out, TIME_RFC3339_MAX, "%sZ", base);
+    char fraction[16];
+    (void)snprintf(fraction, sizeof(fraction), ".%09u", (unsigned)frac);
+    fraction[digits > 0 ? digits + 1 : 0] = '\0';
+    (void)snprintf(out, TIME_RFC3339_MAX, "%s%sZ", base, fraction);
 }
 
 static bool number(const char **s, int digits, int *ret)

@@ -1,0 +1,313 @@
+#include "wire/websocket.h"
+
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "wire/http.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+#include <wslay/wslay.h>
+
+#define WEBSOCKET_GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#define KEY_BYTES 16
+#define CLOSE_TIMEOUT_S 5
+#define CLOSE_ABNORMAL 1006
+/* Input taken from the socket ahead of wslay. */
+#define INPUT_MAX_BYTES (256u << 10)
+
+struct websocket {
+    struct bufferevent *bev;
+    wslay_event_context_ptr ctx;
+    const struct websocket_callbacks *cb;
+    void *arg;
+    struct event *turn;  /* the end is told from the loop, never from within a call */
+    struct event *timer; /* after websocket_close() */
+    int close_code;      /* what closed() will be told */
+    bool closing, lost, paused, entered;
+};
+
+bool websocket_requested(const struct http_request *req)
+{
+    return http_headers_has_token(http_request_headers(req), "Connection", "upgrade") &&
+           http_headers_has_token(http_request_headers(req), "Upgrade", "websocket");
+}
+
+char *websocket_offered(const struct http_request *req, size_t index)
+{
+    const struct http_headers *h = http_request_headers(req);
+
+    for (size_t i = 0; i < h->count; i++) {
+        if (strcasecmp(h->items[i].name, "Sec-WebSocket-Protocol") != 0)
+            continue;
+        for (const char *p = h->items[i].value; *p;) {
+            p += strspn(p, " \t,");
+            size_t n = strcspn(p, ","), len = n;
+            while (len && (p[len - 1] == ' ' || p[len - 1] == '\t'))
+                len--;
+            if (len && index-- == 0)
+                return xstrndup(p, len);
+            p += n;
+        }
+    }
+    return NULL;
+}
+
+/* RFC 6455 section 4.2.2. NULL: the key is not 16 bytes of base64. */
+static char *accept_key(const char *key)
+{
+    unsigned char decoded[KEY_BYTES + 3], digest[SHA_DIGEST_LENGTH];
+
+    if (!key || strlen(key) != 24 || EVP_DecodeBlock(decoded, (const unsigned char *)key, 24) != KEY_BYTES + 2)
+        return NULL;
+    _cleanup_free_ char *text = xasprintf("%s%s", key, WEBSOCKET_GUID);
+    char *out = xmalloc(4 * ((SHA_DIGEST_LENGTH + 2) / 3) + 1);
+
+    (void)SHA1((const unsigned char *)text, strlen(text), digest);
+    (void)EVP_EncodeBlock((unsigned char *)out, digest, sizeof(digest));
+    return out;
+}
+
+static void finish(struct websocket *ws)
+{
+    ws->cb->closed(ws->arg, ws, ws->close_code);
+    wslay_event_context_free(ws->ctx);
+    bufferevent_free(ws->bev);
+    event_free(ws->turn);
+    event_free(ws->timer);
+    free(ws);
+}
+
+/* Ends the connection: closed() runs in the next turn. */
+static void lose(struct websocket *ws, int code)
+{
+    if (ws->lost)
+        return;
+    ws->lost = true;
+    ws->close_code = code;
+    (void)bufferevent_disable(ws->bev, EV_READ | EV_WRITE);
+    event_active(ws->turn, EV_TIMEOUT, 0);
+}
+
+static void on_turn(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    finish(arg);
+}
+
+static void on_close_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    lose(arg, CLOSE_ABNORMAL);
+}
+
+static ssize_t recv_cb(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags UNUSED, void *arg)
+{
+    struct websocket *ws = arg;
+    struct evbuffer *in = bufferevent_get_input(ws->bev);
+
+    if (evbuffer_get_length(in) == 0 || ws->paused) {
+        wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
+        return -1;
+    }
+    return evbuffer_remove(in, buf, len);
+}
+
+static ssize_t send_cb(wslay_event_context_ptr ctx UNUSED, const uint8_t *data, size_t len, int flags UNUSED, void *arg)
+{
+    struct websocket *ws = arg;
+
+    (void)bufferevent_write(ws->bev, data, len);
+    return (ssize_t)len;
+}
+
+static void message_cb(wslay_event_context_ptr ctx UNUSED, const struct wslay_event_on_msg_recv_arg *msg, void *arg)
+{
+    struct websocket *ws = arg;
+
+    if (msg->opcode == WSLAY_CONNECTION_CLOSE) {
+        if (!ws->closing)
+            ws->close_code = msg->status_code ? msg->status_code : 1005;
+        return;
+    }
+    if (wslay_is_ctrl_frame(msg->opcode) || ws->closing || ws->lost)
+        return;
+    ws->cb->message(ws->arg, ws, msg->opcode == WSLAY_BINARY_FRAME, (const char *)msg->msg, msg->msg_length);
+}
+
+/* Lets wslay write what it has queued (pongs, close frames, our messages) and looks whether the conversation is over.
+ */
+static void flush(struct websocket *ws)
+{
+    if (ws->lost)
+        return;
+    if (wslay_event_send(ws->ctx) < 0) {
+        lose(ws, CLOSE_ABNORMAL);
+        return;
+    }
+    bool over = wslay_event_get_close_received(ws->ctx) && wslay_event_get_close_sent(ws->ctx);
+    if (over && evbuffer_get_length(bufferevent_get_output(ws->bev)) == 0)
+        lose(ws, ws->close_code);
+}
+
+static void on_read(struct bufferevent *bev UNUSED, void *arg)
+{
+    struct websocket *ws = arg;
+
+    if (ws->lost)
+        return;
+    ws->entered = true;
+    int r = wslay_event_recv(ws->ctx);
+    ws->entered = false;
+    if (r < 0) {
+        lose(ws, CLOSE_ABNORMAL);
+        return;
+    }
+    if (!wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx) && !ws->closing) {
+        /* A protocol error: wslay has queued the close frame that says which. */
+        ws->close_code = wslay_event_get_status_code_sent(ws->ctx);
+        ws->closing = true;
+    }
+    flush(ws);
+    if (ws->closing && !wslay_event_get_read_enabled(ws->ctx) &&
+        evbuffer_get_length(bufferevent_get_output(ws->bev)) == 0)
+        lose(ws, ws->close_code);
+}
+
+static void on_written(struct bufferevent *bev UNUSED, void *arg)
+{
+    struct websocket *ws = arg;
+
+    if (ws->lost)
+        return;
+    if (wslay_event_get_close_sent(ws->ctx)) {
+        if (wslay_event_get_close_received(ws->ctx) || !wslay_event_get_read_enabled(ws->ctx))
+            lose(ws, ws->close_code);
+        return;
+    }
+    if (ws->cb->drained && !ws->closing)
+        ws->cb->drained(ws->arg, ws);
+}
+
+static void on_event(struct bufferevent *bev UNUSED, short what, void *arg)
+{
+    struct websocket *ws = arg;
+
+    if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)))
+        return;
+    bool orderly = wslay_event_get_close_sent(ws->ctx) || wslay_event_get_close_received(ws->ctx);
+    lose(ws, orderly ? ws->close_code : CLOSE_ABNORMAL);
+}
+
+struct websocket *websocket_accept(struct http_request *req, const char *protocol, size_t max_message_bytes,
+                                   const struct websocket_callbacks *cb, void *arg)
+{
+    static const struct wslay_event_callbacks callbacks = {
+        .recv_callback = recv_cb, .send_callback = send_cb, .on_msg_recv_callback = message_cb};
+    static const char bad[] = "malformed WebSocket handshake\n";
+    const char *version = http_header(req, "Sec-WebSocket-Version");
+    _cleanup_free_ char *key = accept_key(http_header(req, "Sec-WebSocket-Key"));
+
+    if (!streq(http_method(req), "GET") || !key || !version || !streq(version, "13")) {
+        http_add_header(req, "Sec-WebSocket-Version", "13");
+        http_respond(req, 400, "text/plain", bad, sizeof(bad) - 1);
+        return NULL;
+    }
+    http_add_header(req, "Upgrade", "websocket");
+    http_add_header(req, "Connection", "Upgrade");
+    http_add_header(req, "Sec-WebSocket-Accept", key);
+    if (protocol)
+        http_add_header(req, "Sec-WebSocket-Protocol", protocol);
+    struct event_base *base = http_event_base(req);
+    struct bufferevent *bev = http_take_over(req, 101);
+    if (!bev)
+        return NULL;
+
+    struct websocket *ws = xcalloc(1, sizeof(*ws));
+    ws->bev = bev;
+    ws->cb = cb;
+    ws->arg = arg;
+    ws->close_code = CLOSE_ABNORMAL;
+    ws->turn = event_new(base, -1, 0, on_turn, ws);
+    ws->timer = evtimer_new(base, on_close_timeout, ws);
+    if (!ws->turn || !ws->timer || wslay_event_context_server_init(&ws->ctx, &callbacks, ws) != 0)
+        abort();
+    wslay_event_config_set_max_recv_msg_length(ws->ctx, max_message_bytes);
+    bufferevent_setcb(bev, on_read, on_written, on_event, ws);
+    bufferevent_setwatermark(bev, EV_READ, 0, INPUT_MAX_BYTES);
+    (void)bufferevent_enable(bev, EV_READ | EV_WRITE);
+    if (evbuffer_get_length(bufferevent_get_input(bev)))
+        bufferevent_trigger(bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* it came with the head */
+    return ws;
+}
+
+void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len)
+{
+    if (ws->closing || ws->lost)
+        return;
+    /* The frame header is written here: going through wslay's queue would copy every message once more. */
+    uint8_t header[10];
+    size_t total = head_len + len, n = 2;
+
+    header[0] = (uint8_t)(0x80 | (binary ? WSLAY_BINARY_FRAME : WSLAY_TEXT_FRAME));
+    if (total < 126) {
+        header[1] = (uint8_t)total;
+    } else if (total < 65536) {
+        header[1] = 126;
+        header[2] = (uint8_t)(total >> 8);
+        header[3] = (uint8_t)total;
+        n = 4;
+    } else {
+        header[1] = 127;
+        for (int i = 0; i < 8; i++)
+            header[2 + i] = (uint8_t)((uint64_t)total >> (56 - 8 * i));
+        n = 10;
+    }
+    struct evbuffer *piece = evbuffer_new();
+    if (!piece)
+        abort();
+    (void)evbuffer_add(piece, header, n);
+    (void)evbuffer_add(piece, head, head_len);
+    (void)evbuffer_add(piece, data, len);
+    (void)bufferevent_write_buffer(ws->bev, piece);
+    evbuffer_free(piece);
+}
+
+void websocket_send(struct websocket *ws, bool binary, const void *data, size_t len)
+{
+    websocket_send2(ws, binary, NULL, 0, data, len);
+}
+
+size_t websocket_pending(const struct websocket *ws)
+{
+    return evbuffer_get_length(bufferevent_get_output(ws->bev));
+}
+
+void websocket_pause(struct websocket *ws, bool pause)
+{
+    if (ws->paused == pause || ws->lost)
+        return;
+    ws->paused = pause;
+    if (pause) {
+        (void)bufferevent_disable(ws->bev, EV_READ);
+        return;
+    }
+    (void)bufferevent_enable(ws->bev, EV_READ);
+    if (!ws->entered)
+        bufferevent_trigger(ws->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+void websocket_close(struct websocket *ws, int code, const char *reason)
+{
+    struct timeval tv = {.tv_sec = CLOSE_TIMEOUT_S};
+
+    if (ws->closing || ws->lost)
+        return;
+    ws->closing = true;
+    ws->close_code = code;
+    ws->paused = false;
+    (void)bufferevent_enable(ws->bev, EV_READ);
+    (void)wslay_event_queue_close(ws->ctx, (uint16_t)code, (const uint8_t *)reason, reason ? strlen(reason) : 0);
+    (void)evtimer_add(ws->timer, &tv);
+    flush(ws);
+}
