@@ -100,8 +100,9 @@ static void test_order(void **state)
 {
     size_t count;
 
-    add(*state, widgets("b.example.com", true));
-    add(*state, widgets("a.example.com", true));
+    _cleanup_json_ struct json *b = widgets("b.example.com", true), *a = widgets("a.example.com", true);
+    add(*state, b);
+    add(*state, a);
     const struct resource *const *list = resource_table_list(*state, &count);
     assert_string_equal(list[0]->plural, "configmaps");
     assert_string_equal(list[count - 4]->api_version, "a.example.com/v1");
