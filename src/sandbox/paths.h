@@ -2,7 +2,8 @@
  * Where a node keeps the things of its Pods. Shared by the node (who makes them) and by whoever reaches into sandboxes
  * (exec connects to the guest socket, `kubectl logs` reads the log files).
  *
- * Two roots. The run directory R is memory of the running system and need not survive a reboot; the data directory D does.
+ * Two roots. The run directory R is memory of the running system and need not survive a reboot; the data directory D
+ * does.
  *
  *     R/pods/<uid>/guest.sock   the guest listens here: one connection per operation (wire/guest_client.h)
  *     R/pods/<uid>/spec.json    what was started: identity, image, argv (atomically written before the start)

@@ -80,8 +80,8 @@ static int clean_path(const char *name, char **ret, struct error *err)
 
 static int open_in_target(const struct extract *x, const char *path, uint64_t flags)
 {
-    struct open_how how = {
-        .flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
+    struct open_how how = {.flags = flags | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
 
     return (int)syscall(SYS_openat2, x->target, path, &how, sizeof(how));
 }
@@ -94,7 +94,7 @@ static int open_directory(const struct extract *x, const char *path, struct erro
         return fd >= 0 ? fd : error_set_errno(err, errno, "open the directory \"%.200s\"", path);
 
     _cleanup_free_ char *copy = xstrdup(path);
-    for (char *slash = copy; slash; ) {
+    for (char *slash = copy; slash;) {
         slash = strchr(slash, '/');
         if (slash)
             *slash = '\0';
@@ -104,7 +104,9 @@ static int open_directory(const struct extract *x, const char *path, struct erro
             _cleanup_free_ char *above = name ? xstrndup(copy, (size_t)(name - copy)) : xstrdup(".");
             _cleanup_close_ int parent = open_in_target(x, above, O_PATH | O_DIRECTORY);
             if (parent < 0 || mkdirat(parent, name ? name + 1 : copy, 0755) < 0)
-                return error_set_errno(err, errno, "make the directory \"%.200s\"", copy);
+                return errno == EEXIST
+                           ? error_set(err, ELOOP, "\"%.200s\" lies below a link that leads to no directory", path)
+                           : error_set_errno(err, errno, "make the directory \"%.200s\"", copy);
         }
         if (slash)
             *slash++ = '/';
@@ -137,7 +139,7 @@ static bool is_whiteout(const struct stat *st)
 }
 
 /* Makes room for an entry that is not a directory. */
-static int remove_existing(struct extract *x, int parent, const char *name, const char *path, struct error *err)
+static int remove_existing(int parent, const char *name, const char *path, struct error *err)
 {
     struct stat st;
 
@@ -177,9 +179,8 @@ static int set_owner_and_mode(struct extract *x, int fd, struct archive_entry *e
 static void entry_times(struct archive_entry *e, struct timespec times[2])
 {
     times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
-    times[1] = archive_entry_mtime_is_set(e)
-                   ? (struct timespec){archive_entry_mtime(e), archive_entry_mtime_nsec(e)}
-                   : (struct timespec){.tv_nsec = UTIME_OMIT};
+    times[1] = archive_entry_mtime_is_set(e) ? (struct timespec){archive_entry_mtime(e), archive_entry_mtime_nsec(e)}
+                                             : (struct timespec){.tv_nsec = UTIME_OMIT};
 }
 
 static int write_blocks(struct extract *x, int fd, const char *path, struct error *err)
@@ -220,7 +221,7 @@ static int write_blocks(struct extract *x, int fd, const char *path, struct erro
 static int place_file(struct extract *x, int parent, const char *name, struct archive_entry *e, const char *path,
                       struct error *err)
 {
-    int r = remove_existing(x, parent, name, path, err);
+    int r = remove_existing(parent, name, path, err);
     if (r < 0)
         return r;
     _cleanup_close_ int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -245,7 +246,7 @@ static int place_directory(struct extract *x, int parent, const char *name, stru
     bool root = streq(path, ".");
 
     if (!root && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode)) {
-        int r = remove_existing(x, parent, name, path, err);
+        int r = remove_existing(parent, name, path, err);
         if (r < 0)
             return r;
         forget_parent(x); /* it may have been reached by the link just removed */
@@ -273,14 +274,14 @@ static int place_symlink(struct extract *x, int parent, const char *name, struct
 
     if (!target || !*target || strlen(target) > PATH_LEN_MAX)
         return error_set(err, EINVAL, "the symbolic link \"%.200s\" has no proper target", path);
-    int r = remove_existing(x, parent, name, path, err);
+    int r = remove_existing(parent, name, path, err);
     if (r < 0)
         return r;
     if (symlinkat(target, parent, name) < 0)
         return error_set_errno(err, errno, "create the symbolic link \"%.200s\"", path);
     entry_times(e, times);
-    if (x->options->layer && fchownat(parent, name, (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e),
-                                      AT_SYMLINK_NOFOLLOW) < 0)
+    if (x->options->layer &&
+        fchownat(parent, name, (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e), AT_SYMLINK_NOFOLLOW) < 0)
         return error_set_errno(err, errno, "set the owner of \"%.200s\"", path);
     if (utimensat(parent, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         return error_set_errno(err, errno, "set the time of \"%.200s\"", path);
@@ -304,7 +305,7 @@ static int place_hardlink(struct extract *x, int parent, const char *name, const
     if (from < 0 || fstatat(from, last, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
         return error_set(err, EINVAL, "the hard link \"%.200s\" points to \"%.200s\", which is no file of the archive",
                          path, link);
-    r = remove_existing(x, parent, name, path, err);
+    r = remove_existing(parent, name, path, err);
     if (r < 0)
         return r;
     if (linkat(from, last, parent, name, 0) < 0)

@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 struct extract_options {
-    bool layer;           /* whiteouts mean something, owners and modes are kept; otherwise all is root's, 0600 */
-    uint64_t max_bytes;   /* of all files together, holes included */
+    bool layer;         /* whiteouts mean something, owners and modes are kept; otherwise all is root's, 0600 */
+    uint64_t max_bytes; /* of all files together, holes included */
     uint64_t max_entries;
     /* Called for each opaque directory with its path below the target ("." for the target). */
     void (*opaque)(void *arg, const char *path);

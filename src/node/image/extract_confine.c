@@ -112,19 +112,53 @@ static int restrict_resources(uint64_t max_bytes, struct error *err)
 
 #ifndef HOLT_SANITIZED
 static const int allowed_calls[] = {
-    SYS_read,         SYS_pread64,    SYS_write,        SYS_pwrite64,       SYS_close,      SYS_fstat,
-    SYS_newfstatat,   SYS_statx,      SYS_lseek,        SYS_munmap,         SYS_mremap,     SYS_brk,
-    SYS_madvise,      SYS_openat,     SYS_openat2,      SYS_mkdirat,        SYS_mknodat,    SYS_symlinkat,
-    SYS_linkat,       SYS_unlinkat,   SYS_fchown,       SYS_fchownat,       SYS_fchmod,     SYS_utimensat,
-    SYS_ftruncate,    SYS_getrandom,  SYS_exit_group,   SYS_exit,           SYS_futex,      SYS_rt_sigreturn,
-    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_clock_gettime, SYS_gettimeofday, SYS_getpid,  SYS_gettid,
-    SYS_tgkill,       SYS_fcntl,      SYS_sysinfo,      SYS_sched_yield,    SYS_sched_getaffinity,
+    SYS_read,
+    SYS_pread64,
+    SYS_write,
+    SYS_pwrite64,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_lseek,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_brk,
+    SYS_madvise,
+    SYS_openat,
+    SYS_openat2,
+    SYS_mkdirat,
+    SYS_mknodat,
+    SYS_symlinkat,
+    SYS_linkat,
+    SYS_unlinkat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_fchmod,
+    SYS_utimensat,
+    SYS_ftruncate,
+    SYS_getrandom,
+    SYS_exit_group,
+    SYS_exit,
+    SYS_futex,
+    SYS_rt_sigreturn,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_tgkill,
+    SYS_fcntl,
+    SYS_sysinfo,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
 #ifdef SYS_time
     SYS_time,
 #endif
 };
 
-#define ERRNO_RETURN(e) (SECCOMP_RET_ERRNO | ((e) & SECCOMP_RET_DATA))
+#define ERRNO_RETURN(e) (SECCOMP_RET_ERRNO | ((e)&SECCOMP_RET_DATA))
 #define ARG_LOW(n) (offsetof(struct seccomp_data, args) + 8 * (n)) /* little endian */
 
 /* mmap and mprotect: everything but executable memory. */

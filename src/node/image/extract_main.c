@@ -39,8 +39,7 @@ static void report_opaque(void *arg, const char *path)
 static int unpack(const char *mode, const char *bytes, const char *entries, struct error *err)
 {
     int report_failed = 0;
-    struct extract_options options = {
-        .layer = streq(mode, "layer"), .opaque = report_opaque, .arg = &report_failed};
+    struct extract_options options = {.layer = streq(mode, "layer"), .opaque = report_opaque, .arg = &report_failed};
     struct extract_result result;
 
     if (!parse_u64(bytes, &options.max_bytes) || !parse_u64(entries, &options.max_entries))

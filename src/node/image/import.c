@@ -68,7 +68,7 @@ static int read_document(const struct import *im, const char *path, const char *
                          char hex[SHA256_HEX + 1], struct error *err)
 {
     _cleanup_free_ char *text = NULL;
-    size_t len;
+    size_t len = 0;
     int r = read_source(im, path, &text, &len, err);
 
     if (r < 0)
@@ -119,7 +119,11 @@ static int add_layer(struct import *im, int fd, const char *expect, const char *
     if (pread(fd, magic, sizeof(magic), 0) < 0 && errno != ESPIPE)
         return error_set_errno(err, errno, "read the layer");
     bool compressed = (magic[0] == 0x1f && magic[1] == 0x8b) || memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ||
-                      memcmp(magic, "\xfd" "7zXZ", 5) == 0 || memcmp(magic, "BZh", 3) == 0;
+                      memcmp(magic,
+                             "\xfd"
+                             "7zXZ",
+                             5) == 0 ||
+                      memcmp(magic, "BZh", 3) == 0;
     _cleanup_close_ int target = openat(image_store_dir(im->store), temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (target < 0)
         return error_set_errno(err, errno, "open %s", temp);
@@ -246,9 +250,17 @@ static int put_rootfs(struct import *im, struct error *err)
 static int import_directory(struct import *im, struct error *err)
 {
     _cleanup_free_ char *from = xasprintf("/proc/self/fd/%d", im->source);
-    char *argv[] = {(char *)"tar",  (char *)"--sort=name", (char *)"--numeric-owner",   (char *)"--one-file-system",
-                    (char *)"-C",   from,                  (char *)"--warning=no-file-ignored", (char *)"-cf",
-                    (char *)"-",    (char *)".",           NULL};
+    char *argv[] = {(char *)"tar",
+                    (char *)"--sort=name",
+                    (char *)"--numeric-owner",
+                    (char *)"--one-file-system",
+                    (char *)"-C",
+                    from,
+                    (char *)"--warning=no-file-ignored",
+                    (char *)"-cf",
+                    (char *)"-",
+                    (char *)".",
+                    NULL};
     char *env[] = {(char *)"PATH=/usr/bin:/bin", (char *)"LC_ALL=C.UTF-8", NULL};
     posix_spawn_file_actions_t actions;
     int pipe_fds[2], status = 0;

@@ -6,7 +6,7 @@
 
 #include <signal.h>
 
-#define WORDS_MAX 4096           /* arguments or environment entries of a configuration */
+#define WORDS_MAX 4096            /* arguments or environment entries of a configuration */
 #define WORD_LEN_MAX (128 * 1024) /* what execve takes for one string */
 #define PATH_LEN_MAX 4095
 

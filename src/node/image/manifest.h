@@ -15,7 +15,6 @@
 #define IMAGE_JSON_MAX (4u << 20) /* of one document */
 #define IMAGE_LAYERS_MAX 127      /* what an overlay root can hold with room for the node's own lowers */
 
-
 /* Content by digest. */
 struct image_blob {
     char hex[SHA256_HEX + 1]; /* of the sha256; "" when the document names a file instead */

@@ -48,15 +48,15 @@ int image_store_list(struct image_store *s, struct json **ret, struct error *err
 int image_store_remove(struct image_store *s, const char *name, struct error *err);
 
 /* For import.c. */
-/* The lock: operation is LOCK_SH or LOCK_EX, or'ed with LOCK_NB or not. Held until the returned descriptor is closed. */
+/* The lock: operation is LOCK_SH or LOCK_EX, or'ed with LOCK_NB or not. Held until the returned descriptor is closed.
+ */
 int image_store_lock(const struct image_store *s, int operation, struct error *err);
-int image_store_dir(const struct image_store *s);         /* borrowed descriptor of D/images */
+int image_store_dir(const struct image_store *s); /* borrowed descriptor of D/images */
 const char *image_store_helper(const struct image_store *s);
 /* A new directory below tmp/; *ret_name is its path below D/images (malloc'd). */
 int image_store_temp(struct image_store *s, char **ret_name, struct error *err);
 int image_store_put_ref(struct image_store *s, const char *name, const char *id, const char *digest,
-                        const struct json *layers, const struct image_config *config, int64_t size,
-                        struct error *err);
+                        const struct json *layers, const struct image_config *config, int64_t size, struct error *err);
 bool image_store_has_layer(const struct image_store *s, const char *hex);
 /* Moves an unpacked layer from below tmp/ to its place; it becomes the store's. */
 int image_store_put_layer(struct image_store *s, const char *temp, const char *hex, struct error *err);

@@ -24,7 +24,7 @@ struct unpack_result {
     char *kind;               /* UNPACK_PROBE: "oci-layout", "docker-archive", "rootfs" */
     char **opaque;            /* paths of opaque directories, NULL-terminated; NULL = none */
     size_t opaque_count;
-    uint64_t bytes;           /* unpacked */
+    uint64_t bytes; /* unpacked */
 };
 
 int unpack_run(const struct unpack_request *request, struct unpack_result *ret, struct error *err);
