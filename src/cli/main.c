@@ -13,6 +13,7 @@ static int cmd_version(int argc UNUSED, char **argv UNUSED)
 /* In the order of `holt help`. */
 static const struct command commands[] = {
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
+    {"image", "import, list and remove images", cmd_image},
     {"up", "start holt on this machine and keep it running", cmd_up},
     {"wait", "wait until a started holt is ready", cmd_wait},
     {"version", "print the version", cmd_version},
