@@ -102,25 +102,13 @@ def undefaulted_name(name):
 
 
 def undefaulted(api):
-    """Definitions without defaults for all that CustomResourceDefinitions refer to, by the name under which the API
-    server looks for them. Definitions that have no default in reach are used as they are and not listed."""
+    """Definitions without defaults, for x-holt-ref, by the name under which the API server looks for them. Definitions
+    that have no default in reach are used as they are and not listed."""
     keys = list_keys(api.definitions)
-    reach = set()
-    stack = [
-        name
-        for crd in api.crds.values()
-        for version in crd["spec"]["versions"]
-        for name in references(version["schema"]["openAPIV3Schema"])
-    ]
-    while stack:
-        name = stack.pop()
-        if name not in reach:
-            reach.add(name)
-            stack += references(api.definitions[name])
-    plain = {name: without_defaults(name, api.definitions[name], keys) for name in reach}
-    changed = {name for name in reach if plain[name] != api.definitions[name]}
+    plain = {name: without_defaults(name, schema, keys) for name, schema in api.definitions.items()}
+    changed = {name for name in plain if plain[name] != api.definitions[name]}
     while True:
-        more = {n for n in reach - changed if changed.intersection(references(plain[n]))}
+        more = {n for n in plain.keys() - changed if changed.intersection(references(plain[n]))}
         if not more:
             break
         changed |= more
