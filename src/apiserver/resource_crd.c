@@ -269,8 +269,8 @@ struct json *crd_schema(const struct resource_table *t, const struct json *descr
     if (!resolved)
         return NULL;
     struct json *schema = json_copy_shallow(resolved);
-    struct json *properties =
-        json_get(resolved, "properties") ? json_copy_shallow(json_get(resolved, "properties")) : json_object_make();
+    const struct json *members = json_get(resolved, "properties");
+    struct json *properties = json_is(members, JSON_OBJECT) ? json_copy_shallow(members) : json_object_make();
     json_set(properties, "apiVersion",
              json_build("{s:s, s:s}", "description", "API group and version of the object, such as apps/v1.", "type",
                         "string"));

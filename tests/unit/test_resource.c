@@ -216,6 +216,25 @@ static void test_refused(void **state)
     }
 }
 
+/* Nonsense that validation would have refused does no harm. */
+static void test_nonsense(void **state)
+{
+    static const char *const schemas[] = {
+        "{}",
+        "{\"properties\":\"x\",\"items\":[1],\"allOf\":{\"a\":1},\"not\":null}",
+        "{\"properties\":{\"metadata\":{\"properties\":{\"name\":1}},\"a\":null,\"b\":[{\"x-holt-ref\":1}]}}",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(schemas); i++) {
+        _cleanup_json_ struct json *crd = widgets("example.com", true);
+        struct json *version = json_item(json_at(crd, "spec", "versions", NULL), 0);
+        json_set(json_get(version, "schema"), "openAPIV3Schema", parse(schemas[i]));
+        add(*state, crd);
+        const struct resource *r = resource_by_plural(*state, "example.com", "v1alpha1", "widgets");
+        assert_non_null(json_at(r->schema, "properties", "kind", NULL));
+    }
+}
+
 static void test_bundled(void **state)
 {
     const struct json *crds = resource_table_bundled_crds(*state);
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_custom, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bundled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_references, setup, teardown),
     };
