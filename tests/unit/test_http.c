@@ -20,6 +20,7 @@ static struct event_base *base;
 static struct http_server *server;
 static struct http_client *client;
 static struct http_request *held;
+static struct bufferevent *taken;
 static int closed_count;
 static uint16_t port;
 
@@ -56,9 +57,9 @@ static void handle(void *arg UNUSED, struct http_request *req)
     } else if (streq(path, "/upgrade")) {
         http_add_header(req, "Upgrade", "test");
         http_add_header(req, "Connection", "Upgrade");
-        struct bufferevent *bev = http_take_over(req, 101);
-        (void)bufferevent_write(bev, "raw", 3);
-        (void)bufferevent_enable(bev, EV_READ | EV_WRITE);
+        taken = http_take_over(req, 101);
+        (void)bufferevent_write(taken, "raw", 3);
+        (void)bufferevent_enable(taken, EV_READ | EV_WRITE);
     } else {
         http_respond(req, 404, "text/plain", "no\n", 3);
     }
@@ -293,6 +294,7 @@ static void test_upgrade(void **state UNUSED)
     (void)event_base_dispatch(base);
     assert_int_equal(r.len, 3);
     bufferevent_free(r.bev);
+    bufferevent_free(taken);
     stop();
 }
 
