@@ -1,0 +1,72 @@
+#include "gateway/internal.h"
+
+#include "apiserver/api_error.h"
+#include "base/fdio.h"
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "kube/object.h"
+#include "sandbox/paths.h"
+
+#include <fcntl.h>
+
+int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err)
+{
+    if (!path_component_ok(object_uid(pod)))
+        return error_set(err, EINVAL, "pod %s has no usable uid", object_name(pod));
+    _cleanup_free_ char *dir_path = path_pod_run(g->run_dir, object_uid(pod));
+    _cleanup_close_ int dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = dir >= 0 ? unix_connect_at(dir, "guest.sock", NULL) : -1;
+
+    if (fd < 0)
+        return error_set(err, ENOENT, "pod %s is not running on this node", object_name(pod));
+    return fd;
+}
+
+void gateway_refuse(struct http_request *req, struct json *status)
+{
+    _cleanup_free_ char *text = json_text(status);
+
+    http_respond(req, status_code(status), "application/json", text, strlen(text));
+    json_unref(status);
+}
+
+static void port_forward(void *arg UNUSED, const struct stream_target *target UNUSED, struct http_request *req)
+{
+    gateway_refuse(req, status_failure(501, "NotImplemented",
+                                       "port-forward: sandboxes have no network yet, there is no port to reach", NULL));
+}
+
+static void on_pod(void *arg, const struct kube_resource *r UNUSED, struct json *old, struct json *new)
+{
+    if (old || new)
+        gateway_logs_changed(arg, new ? new : old, !new);
+}
+
+struct gateway *gateway_new(struct event_base *base, struct informer *pods, const char *data_dir, const char *run_dir)
+{
+    struct gateway *g = xcalloc(1, sizeof(*g));
+
+    g->base = base;
+    g->pods = pods;
+    g->data_dir = xstrdup(data_dir);
+    g->run_dir = xstrdup(run_dir);
+    g->backend = (struct stream_backend){
+        .arg = g, .exec = gateway_exec, .attach = gateway_attach, .log = gateway_log, .port_forward = port_forward};
+    informer_subscribe(pods, on_pod, g);
+    return g;
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (!g)
+        return;
+    gateway_logs_free(g);
+    free(g->data_dir);
+    free(g->run_dir);
+    free(g);
+}
+
+const struct stream_backend *gateway_streams(struct gateway *g)
+{
+    return &g->backend;
+}

@@ -1,0 +1,27 @@
+/* Shared by the files of the gateway. */
+#pragma once
+
+#include "gateway/gateway.h"
+
+struct log_session;
+
+struct gateway {
+    struct event_base *base;
+    struct informer *pods;
+    char *data_dir, *run_dir;
+    struct stream_backend backend;
+    struct log_session *logs; /* those that follow */
+};
+
+/* A connection to the Pod's guest; a failure says what the client should hear. */
+int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err);
+/* Answers with a Status object, which is taken. */
+void gateway_refuse(struct http_request *req, struct json *status);
+
+/* exec.c, log.c: implementations of struct stream_backend. */
+void gateway_exec(void *arg, const struct stream_target *target, struct http_request *req);
+void gateway_attach(void *arg, const struct stream_target *target, struct http_request *req);
+void gateway_log(void *arg, const struct stream_target *target, struct http_request *req);
+/* The Pod changed: its followers may have come to their end. */
+void gateway_logs_changed(struct gateway *g, const struct json *pod, bool gone);
+void gateway_logs_free(struct gateway *g);
