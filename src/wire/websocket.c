@@ -1,6 +1,8 @@
 #include "wire/websocket.h"
 
 #include "base/memory.h"
+#include "base/random.h"
+#include "base/strbuf.h"
 #include "base/strutil.h"
 #include "wire/http.h"
 
@@ -26,6 +28,7 @@ struct websocket {
     struct event *turn;  /* the end is told from the loop, never from within a call */
     struct event *timer; /* after websocket_close() */
     int close_code;      /* what closed() will be told */
+    bool client;         /* frames we send are masked */
     bool closing, lost, paused, entered;
 };
 
@@ -199,11 +202,44 @@ static void on_event(struct bufferevent *bev UNUSED, short what, void *arg)
     lose(ws, orderly ? ws->close_code : CLOSE_ABNORMAL);
 }
 
+static int genmask_cb(wslay_event_context_ptr ctx UNUSED, uint8_t *buf, size_t len, void *arg UNUSED)
+{
+    random_bytes(buf, len);
+    return 0;
+}
+
+static struct websocket *new_websocket(struct event_base *base, struct bufferevent *bev, bool client,
+                                       size_t max_message_bytes, const struct websocket_callbacks *cb, void *arg)
+{
+    static const struct wslay_event_callbacks callbacks = {.recv_callback = recv_cb,
+                                                           .send_callback = send_cb,
+                                                           .genmask_callback = genmask_cb,
+                                                           .on_msg_recv_callback = message_cb};
+    struct websocket *ws = xcalloc(1, sizeof(*ws));
+
+    ws->bev = bev;
+    ws->cb = cb;
+    ws->arg = arg;
+    ws->client = client;
+    ws->close_code = CLOSE_ABNORMAL;
+    ws->turn = event_new(base, -1, 0, on_turn, ws);
+    ws->timer = evtimer_new(base, on_close_timeout, ws);
+    int r = client ? wslay_event_context_client_init(&ws->ctx, &callbacks, ws)
+                   : wslay_event_context_server_init(&ws->ctx, &callbacks, ws);
+    if (!ws->turn || !ws->timer || r != 0)
+        abort();
+    wslay_event_config_set_max_recv_msg_length(ws->ctx, max_message_bytes);
+    bufferevent_setcb(bev, on_read, on_written, on_event, ws);
+    bufferevent_setwatermark(bev, EV_READ, 0, INPUT_MAX_BYTES);
+    (void)bufferevent_enable(bev, EV_READ | EV_WRITE);
+    if (evbuffer_get_length(bufferevent_get_input(bev)))
+        bufferevent_trigger(bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* it came with the head */
+    return ws;
+}
+
 struct websocket *websocket_accept(struct http_request *req, const char *protocol, size_t max_message_bytes,
                                    const struct websocket_callbacks *cb, void *arg)
 {
-    static const struct wslay_event_callbacks callbacks = {
-        .recv_callback = recv_cb, .send_callback = send_cb, .on_msg_recv_callback = message_cb};
     static const char bad[] = "malformed WebSocket handshake\n";
     const char *version = http_header(req, "Sec-WebSocket-Version");
     _cleanup_free_ char *key = accept_key(http_header(req, "Sec-WebSocket-Key"));
@@ -223,28 +259,61 @@ struct websocket *websocket_accept(struct http_request *req, const char *protoco
     if (!bev)
         return NULL;
 
-    struct websocket *ws = xcalloc(1, sizeof(*ws));
-    ws->bev = bev;
-    ws->cb = cb;
-    ws->arg = arg;
-    ws->close_code = CLOSE_ABNORMAL;
-    ws->turn = event_new(base, -1, 0, on_turn, ws);
-    ws->timer = evtimer_new(base, on_close_timeout, ws);
-    if (!ws->turn || !ws->timer || wslay_event_context_server_init(&ws->ctx, &callbacks, ws) != 0)
-        abort();
-    wslay_event_config_set_max_recv_msg_length(ws->ctx, max_message_bytes);
-    bufferevent_setcb(bev, on_read, on_written, on_event, ws);
-    bufferevent_setwatermark(bev, EV_READ, 0, INPUT_MAX_BYTES);
-    (void)bufferevent_enable(bev, EV_READ | EV_WRITE);
-    if (evbuffer_get_length(bufferevent_get_input(bev)))
-        bufferevent_trigger(bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* it came with the head */
-    return ws;
+    return new_websocket(base, bev, false, max_message_bytes, cb, arg);
+}
+
+void websocket_handshake(struct http_headers *headers, const char *protocols)
+{
+    unsigned char nonce[KEY_BYTES];
+    char key[4 * ((KEY_BYTES + 2) / 3) + 1];
+
+    random_bytes(nonce, sizeof(nonce));
+    (void)EVP_EncodeBlock((unsigned char *)key, nonce, sizeof(nonce));
+    http_headers_add(headers, "Connection", "Upgrade");
+    http_headers_add(headers, "Upgrade", "websocket");
+    http_headers_add(headers, "Sec-WebSocket-Version", "13");
+    http_headers_add(headers, "Sec-WebSocket-Key", key);
+    if (protocols)
+        http_headers_add(headers, "Sec-WebSocket-Protocol", protocols);
+}
+
+struct websocket *websocket_connected(struct event_base *base, struct bufferevent *bev,
+                                      const struct http_headers *request, const struct http_headers *answer,
+                                      size_t max_message_bytes, const struct websocket_callbacks *cb, void *arg)
+{
+    _cleanup_free_ char *expected = accept_key(http_headers_get(request, "Sec-WebSocket-Key"));
+    const char *key = http_headers_get(answer, "Sec-WebSocket-Accept");
+
+    if (!expected || !key || !streq(expected, key) || !http_headers_has_token(answer, "Upgrade", "websocket")) {
+        bufferevent_free(bev);
+        return NULL;
+    }
+    return new_websocket(base, bev, true, max_message_bytes, cb, arg);
+}
+
+/* A client's frames are masked, which wslay does. */
+static void send_masked(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data,
+                        size_t len)
+{
+    _cleanup_(strbuf_free) struct strbuf whole = {0};
+
+    strbuf_add(&whole, head, head_len);
+    strbuf_add(&whole, data, len);
+    struct wslay_event_msg msg = {.opcode = binary ? WSLAY_BINARY_FRAME : WSLAY_TEXT_FRAME,
+                                  .msg = (const uint8_t *)strbuf_str(&whole),
+                                  .msg_length = whole.len};
+    (void)wslay_event_queue_msg(ws->ctx, &msg);
+    flush(ws);
 }
 
 void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len)
 {
     if (ws->closing || ws->lost)
         return;
+    if (ws->client) {
+        send_masked(ws, binary, head, head_len, data, len);
+        return;
+    }
     /* The frame header is written here: going through wslay's queue would copy every message once more. */
     uint8_t header[10];
     size_t total = head_len + len, n = 2;

@@ -31,6 +31,18 @@ char *websocket_offered(const struct http_request *req, size_t index);
  */
 struct websocket *websocket_accept(struct http_request *req, const char *protocol, size_t max_message_bytes,
                                    const struct websocket_callbacks *cb, void *arg);
+/*
+ * The client's end: adds the handshake's headers to a request to be made with http_call_upgrade(), and takes the
+ * connection that its upgraded callback was given. protocols: comma-separated offer, may be NULL.
+ * websocket_connected() returns NULL, and closes the connection, when the server's answer is not a valid handshake.
+ */
+struct http_headers;
+struct event_base;
+void websocket_handshake(struct http_headers *headers, const char *protocols);
+struct websocket *websocket_connected(struct event_base *base, struct bufferevent *bev,
+                                      const struct http_headers *request, const struct http_headers *answer,
+                                      size_t max_message_bytes, const struct websocket_callbacks *cb, void *arg);
+
 void websocket_send(struct websocket *ws, bool binary, const void *data, size_t len);
 /* As one message made of two parts (a channel byte and the data) without copying them together first. */
 void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len);
