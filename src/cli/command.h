@@ -24,6 +24,13 @@ struct command {
 int cmd_egress(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_up(int argc, char **argv);
+int cmd_attach(int argc, char **argv);
+int cmd_cp(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
 int cmd_wait(int argc, char **argv);
 
 /* Prints "holt COMMAND: message" on stderr. */

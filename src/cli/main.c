@@ -15,6 +15,13 @@ static const struct command commands[] = {
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
     {"image", "import, list and remove images", cmd_image},
     {"up", "start holt on this machine and keep it running", cmd_up},
+    {"ls", "list sandboxes", cmd_ls},
+    {"exec", "run a command in a sandbox", cmd_exec},
+    {"attach", "follow a process of a sandbox", cmd_attach},
+    {"ps", "list the processes of a sandbox", cmd_ps},
+    {"logs", "show what a sandbox has printed", cmd_logs},
+    {"cp", "copy files into and out of a sandbox", cmd_cp},
+    {"rm", "delete sandboxes", cmd_rm},
     {"wait", "wait until a started holt is ready", cmd_wait},
     {"version", "print the version", cmd_version},
 };

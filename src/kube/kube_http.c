@@ -422,8 +422,8 @@ static int split_server(const char *server, bool *ret_tls, char **ret_host, uint
     return 0;
 }
 
-struct kube *kube_http_new(struct event_base *base, const struct kubeconfig *config, const char *user_agent,
-                           struct error *err)
+struct http_client *kube_http_client_new(struct event_base *base, const struct kubeconfig *config,
+                                         const char *user_agent, struct ssl_ctx_st **ret_tls, struct error *err)
 {
     _cleanup_free_ char *host = NULL;
     bool with_tls;
@@ -438,13 +438,25 @@ struct kube *kube_http_new(struct event_base *base, const struct kubeconfig *con
         if (!tls)
             return NULL;
     }
+    struct http_client_options options = {
+        .host = host, .port = port, .tls = tls, .bearer_token = config->token, .user_agent = user_agent};
+    *ret_tls = tls;
+    return http_client_new(base, &options);
+}
+
+struct kube *kube_http_new(struct event_base *base, const struct kubeconfig *config, const char *user_agent,
+                           struct error *err)
+{
+    struct ssl_ctx_st *tls;
+    struct http_client *client = kube_http_client_new(base, config, user_agent, &tls, err);
+    if (!client)
+        return NULL;
     struct kube_http *h = xcalloc(1, sizeof(*h));
+
     h->kube.ops = &http_ops;
     h->base = base;
     h->tls = tls;
-    struct http_client_options options = {
-        .host = host, .port = port, .tls = tls, .bearer_token = config->token, .user_agent = user_agent};
-    h->client = http_client_new(base, &options);
+    h->client = client;
     return &h->kube;
 }
 
