@@ -29,8 +29,8 @@ int client_find_pod(struct client *c, const char *name, char **ret_pod, struct e
 
 struct stream_request {
     const char *pod;
-    char *const *argv;   /* exec; NULL = attach */
-    const char *process; /* attach to this one; NULL = the main process */
+    const char *const *argv; /* exec; NULL = attach */
+    const char *process;     /* attach to this one; NULL = the main process */
     bool tty;
     int input;          /* descriptor to read from, -1 = none */
     int output, errors; /* descriptors to write to */

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 struct place {
@@ -44,7 +45,7 @@ static int parse_place(const char *text, struct place *ret, struct error *err)
 }
 
 /* Starts the local tar with one end of a pipe as its stdin (unpack) or stdout (pack). */
-static pid_t start_tar(char *const *argv, int from, int to)
+static pid_t start_tar(const char *const *argv, int from, int to)
 {
     pid_t pid = fork();
 
@@ -52,7 +53,7 @@ static pid_t start_tar(char *const *argv, int from, int to)
         if ((from >= 0 && dup2(from, STDIN_FILENO) < 0) || (to >= 0 && dup2(to, STDOUT_FILENO) < 0))
             _exit(127);
         (void)close_range(3, ~0u, 0);
-        (void)execvp("tar", argv);
+        (void)execvp("tar", (char *const *)argv);
         _exit(127);
     }
     return pid;
@@ -77,8 +78,8 @@ static int copy_in(struct client *c, const char *pod, const struct place *from, 
         return error_set_errno(err, errno, "make a pipe");
     _cleanup_free_ char *rename = xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name);
     _cleanup_free_ char *member = xasprintf("./%s", from->name);
-    char *pack[] = {"tar", "-C", from->dir, rename, "-cf", "-", "--", member, NULL};
-    char *unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
+    const char *const pack[] = {"tar", "-C", from->dir, rename, "-cf", "-", "--", member, NULL};
+    const char *const unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
     pid_t pid = start_tar(pack, -1, fds[1]);
 
     (void)close(fds[1]);
@@ -100,8 +101,9 @@ static int copy_out(struct client *c, const char *pod, const struct place *from,
         return error_set_errno(err, errno, "make a pipe");
     _cleanup_free_ char *rename = xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name);
     _cleanup_free_ char *member = xasprintf("./%s", from->name);
-    char *pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", member, NULL};
-    char *unpack[] = {"tar", "--no-same-owner", "--no-overwrite-dir", "-C", to->dir, rename, "-xf", "-", NULL};
+    const char *const pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", member, NULL};
+    const char *const unpack[] = {"tar", "--no-same-owner", "--no-overwrite-dir", "-C", to->dir, rename, "-xf", "-",
+                                  NULL};
     pid_t pid = start_tar(unpack, fds[0], -1);
 
     (void)close(fds[0]);

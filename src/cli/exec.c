@@ -57,7 +57,7 @@ int cmd_exec(int argc, char **argv)
         rest++;
     if (rest >= argc)
         return failf(EXIT_USAGE, "holt exec: name the command to run in %s", name);
-    struct stream_request q = {.argv = argv + rest,
+    struct stream_request q = {.argv = (const char *const *)argv + rest,
                                .tty = tty,
                                .input = stdin_wanted ? STDIN_FILENO : -1,
                                .output = STDOUT_FILENO,

@@ -29,6 +29,7 @@
 #define TIMEOUT_MS_MAX (INT64_MAX / 4)
 
 static struct process *processes; /* oldest first */
+static struct spawn main_spawn;   /* how the main process was started, once it runs */
 static uint32_t serial;
 
 struct process *process_first(void)
@@ -335,6 +336,11 @@ static void status_ready(struct watch *w, uint32_t events)
         return;
     }
     p->started = true;
+    if (p->flags & GUEST_FLAG_MAIN) { /* what GUEST_FLAG_INHERIT takes from */
+        spawn_clear(&main_spawn);
+        main_spawn = p->spawn;
+        p->spawn = (struct spawn){0};
+    }
     spawn_clear(&p->spawn);
     p->spawn = (struct spawn){.stdio = {-1, -1, -1}};
     if (p->flags & GUEST_FLAG_EXITED)
@@ -429,6 +435,11 @@ static bool prepare(struct process *p, const struct guest_frame *frame, const st
                     struct failure *why)
 {
     bool ok = spawn_read(&p->spawn, frame, fields, why);
+    if (ok && (guest_number(fields, GUEST_TAG_FLAGS, 0) & GUEST_FLAG_INHERIT) && main_spawn.env != NULL &&
+        !spawn_inherit(&p->spawn, &main_spawn)) {
+        failure_set(why, ENOMEM, "no memory in the sandbox to start a process", NULL);
+        ok = false;
+    }
     p->spawn.stdio[0] = p->spawn.stdio[1] = p->spawn.stdio[2] = -1;
     p->spawn.mark = p->mark;
     if (!ok || !take_id(p, fields, why))

@@ -125,6 +125,68 @@ bool spawn_read(struct spawn *s, const struct guest_frame *frame, const struct g
     return why->code == 0;
 }
 
+static bool has_name(char *const *env, const char *entry)
+{
+    size_t len = strcspn(entry, "=") + 1;
+    for (; *env != NULL; env++) {
+        if (strncmp(*env, entry, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Both lists in one block; names of the first win. */
+static char **merge_env(char *const *first, char *const *second)
+{
+    size_t count = 0, bytes = 0;
+    char *const *lists[] = {first, second};
+    for (int l = 0; l < 2; l++) {
+        for (char *const *e = lists[l]; *e != NULL; e++, count++)
+            bytes += strlen(*e) + 1;
+    }
+    char **list = malloc((count + 1) * sizeof(*list) + bytes);
+    if (list == NULL)
+        return NULL;
+    char *text = (char *)(list + count + 1);
+    size_t n = 0;
+    for (int l = 0; l < 2; l++) {
+        for (char *const *e = lists[l]; *e != NULL; e++) {
+            size_t len = strlen(*e) + 1;
+            if (l == 1 && has_name(first, *e))
+                continue;
+            list[n++] = memcpy(text, *e, len);
+            text += len;
+        }
+    }
+    list[n] = NULL;
+    return list;
+}
+
+bool spawn_inherit(struct spawn *s, const struct spawn *from)
+{
+    char **env = merge_env(s->env, from->env);
+    if (env == NULL)
+        return false;
+    free(s->env);
+    s->env = env;
+    if (s->cwd == NULL && from->cwd != NULL && (s->cwd = strdup(from->cwd)) == NULL)
+        return false;
+    if (!s->set_uid && !s->set_gid && s->group_count == 0) {
+        if (from->group_count > 0) {
+            s->groups = malloc(from->group_count * sizeof(*s->groups));
+            if (s->groups == NULL)
+                return false;
+            memcpy(s->groups, from->groups, from->group_count * sizeof(*s->groups));
+            s->group_count = from->group_count;
+        }
+        s->set_uid = from->set_uid;
+        s->set_gid = from->set_gid;
+        s->uid = from->uid;
+        s->gid = from->gid;
+    }
+    return true;
+}
+
 void spawn_clear(struct spawn *s)
 {
     free(s->argv);

@@ -34,6 +34,8 @@ struct spawn {
 bool spawn_read(struct spawn *s, const struct guest_frame *frame, const struct guest_fields *fields,
                 struct failure *why);
 void spawn_clear(struct spawn *s);
+/* Gives s what it was not told from another start: environment (names it has stay), directory, user, groups. */
+bool spawn_inherit(struct spawn *s, const struct spawn *from);
 
 /* The soft limit of open files of the guest is raised at its start; children get the former one back. */
 void spawn_raise_files(void);

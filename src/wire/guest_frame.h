@@ -64,6 +64,7 @@
 #define GUEST_ID_MAX 63                   /* [A-Za-z0-9._-], not starting with a dot */
 #define GUEST_OFFSET_END UINT64_MAX       /* attach to what comes from now on */
 #define GUEST_ID_ALL "*"
+#define GUEST_MAIN_ID "main" /* what the node calls the process of the container */
 
 enum guest_frame_type {
     GUEST_PING = 1,
@@ -124,6 +125,7 @@ enum guest_flag {
     GUEST_FLAG_LOSSLESS = 1 << 4,
     GUEST_FLAG_TIMED_OUT = 1 << 5, /* ended by its timeout_ms */
     GUEST_FLAG_EXITED = 1 << 6,
+    GUEST_FLAG_INHERIT = 1 << 7, /* environment, directory, user and groups as the main process, unless given */
 };
 
 enum guest_scope {
