@@ -20,6 +20,8 @@
 /* Input kept while a request is being worked on: pipelined bytes, no more. */
 #define PIPELINE_MAX_BYTES (64u << 10)
 #define ACCEPT_BATCH 64
+/* How long a refused client may go on sending: closing at once would reset the connection and take our answer along. */
+#define LINGER_MS 2000
 
 struct http_server {
     struct event_base *base;
@@ -50,6 +52,7 @@ struct http_conn {
     unsigned entered; /* callbacks on the stack: freed when they have returned */
     bool dead;
     bool too_large;
+    bool lingering; /* refused: what still comes is dropped until the client has read the answer */
 };
 
 struct http_request {
@@ -146,8 +149,8 @@ static void conn_refuse(struct http_conn *c, int status, const char *text)
         c->req = NULL;
     }
     c->state = CONN_CLOSING;
-    c->deadline_ns = deadline_in(2000);
-    (void)bufferevent_disable(c->bev, EV_READ);
+    c->lingering = true;
+    c->deadline_ns = deadline_in(LINGER_MS);
 }
 
 static char *target_path(const char *target)
@@ -290,9 +293,14 @@ static void conn_process(struct http_conn *c)
         conn_release(c);
 }
 
-static void on_read(struct bufferevent *bev UNUSED, void *arg)
+static void on_read(struct bufferevent *bev, void *arg)
 {
-    conn_process(arg);
+    struct http_conn *c = arg;
+
+    if (c->lingering)
+        (void)evbuffer_drain(bufferevent_get_input(bev), evbuffer_get_length(bufferevent_get_input(bev)));
+    else
+        conn_process(c);
 }
 
 /* The output is empty. */
@@ -300,6 +308,10 @@ static void on_written(struct bufferevent *bev UNUSED, void *arg)
 {
     struct http_conn *c = arg;
 
+    if (c->state == CONN_CLOSING && c->lingering) {
+        (void)shutdown(bufferevent_getfd(c->bev), SHUT_WR); /* with TLS too: there is nothing more to say */
+        return;
+    }
     if (c->state == CONN_CLOSING) {
         conn_close(c);
         return;

@@ -253,6 +253,30 @@ static void test_raw(void **state UNUSED)
     stop();
 }
 
+/* A client that sends all of a body that is refused must still get to read why. */
+static void test_refusal_is_heard(void **state UNUSED)
+{
+    start(NULL, NULL);
+    int fd = raw_connect("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n");
+    _cleanup_free_ char *body = xcalloc(1, 4000000);
+    size_t sent = 0;
+
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    while (sent < 4000000) {
+        ssize_t n = write(fd, body + sent, 4000000 - sent);
+        if (n > 0)
+            sent += (size_t)n;
+        else if (errno != EAGAIN)
+            break;
+        (void)event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    }
+    assert_int_equal(sent, 4000000);
+    (void)shutdown(fd, SHUT_WR);
+    _cleanup_free_ char *answer = read_to_end(fd);
+    assert_non_null(strstr(answer, "413 "));
+    stop();
+}
+
 static void test_slow_reader(void **state UNUSED)
 {
     start(NULL, NULL);
@@ -356,8 +380,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls),   cmocka_unit_test(test_parallel),    cmocka_unit_test(test_client_vanishes),
-        cmocka_unit_test(test_raw),     cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_upgrade),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_raw),     cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_refusal_is_heard),
+        cmocka_unit_test(test_upgrade), cmocka_unit_test(test_refused),     cmocka_unit_test(test_tls),
     };
     return cmocka_run_group_tests_name("http", tests, NULL, NULL);
 }
