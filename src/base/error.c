@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static int set(struct error *err, int code, const char *field, int with_errno, const char *fmt, va_list ap)
+static int PRINTF_LIKE(5, 0)
+    set(struct error *err, int code, const char *field, int with_errno, const char *fmt, va_list ap)
 {
     if (!err)
         return -code;
