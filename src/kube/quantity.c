@@ -65,7 +65,7 @@ static bool parse_number(const char **p, __int128 *ret)
             unit = 0;
         }
     }
-    *ret = value;
+    *ret = MIN(value, LIMIT); /* a fraction may have carried it beyond */
     return digits;
 }
 
