@@ -131,7 +131,8 @@ bool condition_set(struct json *conditions, const char *type, const char *status
     const struct json *old = json_item(conditions, i);
     bool same_status = old && streq(text(json_get(old, "status")), status);
 
-    if (same_status && streq(text(json_get(old, "reason")), reason) && streq(text(json_get(old, "message")), message) &&
+    if (same_status && streq(text(json_get(old, "reason")), reason ? reason : "") &&
+        streq(text(json_get(old, "message")), message ? message : "") &&
         (observed_generation < 0 || json_int_or(json_get(old, "observedGeneration"), -1) == observed_generation))
         return false;
     char now[TIME_RFC3339_MAX];

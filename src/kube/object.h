@@ -33,7 +33,7 @@ const struct json *condition_find(const struct json *conditions,
 bool condition_true(const struct json *object, const char *type);
 /*
  * Puts the condition into the array (which the caller may change), keeping lastTransitionTime when the status does not
- * change. Returns whether anything changed. observed_generation < 0: left out.
+ * change. reason and message may be NULL. Returns whether anything changed. observed_generation < 0: left out.
  */
 bool condition_set(struct json *conditions, const char *type, const char *status, const char *reason,
                    const char *message, int64_t observed_generation, int64_t now_ns);
