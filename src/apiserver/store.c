@@ -395,6 +395,11 @@ bool store_is_durable(const struct store *s, int64_t revision)
     return revision <= s->durable;
 }
 
+int64_t store_durable_revision(const struct store *s)
+{
+    return s->durable;
+}
+
 /* Takes the waiters that can be answered off the list first: their callbacks may add new ones. */
 static void fire_waiters(struct store *s, const struct error *err)
 {

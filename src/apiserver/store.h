@@ -72,6 +72,8 @@ int store_delete(struct store *s, const char *resource, const char *key, struct 
  * later turn, never inside the call. */
 void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err), void *arg);
 bool store_is_durable(const struct store *s, int64_t revision);
+/* Everything up to here is on disk, and durable watches have been told. */
+int64_t store_durable_revision(const struct store *s);
 
 enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
 struct store_event {

@@ -21,6 +21,7 @@ struct command {
 };
 
 /* int cmd_NAME(int argc, char **argv), in alphabetical order. */
+int cmd_control(int argc, char **argv);
 int cmd_egress(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_up(int argc, char **argv);

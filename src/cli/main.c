@@ -12,6 +12,7 @@ static int cmd_version(int argc UNUSED, char **argv UNUSED)
 
 /* In the order of `holt help`. */
 static const struct command commands[] = {
+    {"control", "the API server", cmd_control, .internal = true},
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
     {"image", "import, list and remove images", cmd_image},
     {"up", "start holt on this machine and keep it running", cmd_up},

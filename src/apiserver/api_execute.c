@@ -1,0 +1,80 @@
+/* From a call to its handler. */
+#include "apiserver/scale.h"
+#include "apiserver/strategy.h"
+
+#include "base/strutil.h"
+
+static int refuse_method(struct api_call *c)
+{
+    struct api_subject s = api_subject(c);
+
+    return api_fail(c, status_no_method(&s, verb_name(c->verb)));
+}
+
+/* Whether the resource, or its subresource, has the verb at all. */
+static int check_verb(struct api_call *c)
+{
+    if (!*c->subresource)
+        return resource_has_verb(c->resource, verb_name(c->verb)) ? 0 : refuse_method(c);
+    const struct resource_subresource *sub = resource_subresource(c->resource, c->subresource);
+    if (!sub)
+        return api_fail(c, status_no_resource());
+    for (size_t i = 0; sub->verbs[i]; i++)
+        if (streq(sub->verbs[i], verb_name(c->verb)))
+            return 0;
+    return refuse_method(c);
+}
+
+void api_execute(struct api_call *c)
+{
+    const struct strategy *strategy = strategy_for(c->resource);
+
+    if (check_verb(c) < 0)
+        return;
+    if (c->resource->deprecation_warning)
+        api_warn(c, "%s", c->resource->deprecation_warning);
+    if (streq(c->subresource, "scale")) {
+        scale_execute(c);
+        return;
+    }
+    if (*c->subresource && strategy->act && strategy->act(c))
+        return;
+    switch (c->verb) {
+    case VERB_GET:
+        api_get(c);
+        break;
+    case VERB_LIST:
+        api_list(c);
+        break;
+    case VERB_CREATE:
+        if (*c->subresource || !c->resource->stored)
+            (void)refuse_method(c);
+        else
+            api_create(c);
+        break;
+    case VERB_UPDATE:
+        api_update(c);
+        break;
+    case VERB_PATCH:
+        api_patch(c);
+        break;
+    case VERB_DELETE:
+        api_delete(c);
+        break;
+    case VERB_DELETE_COLLECTION:
+        api_delete_collection(c);
+        break;
+    case VERB_WATCH:
+    case VERB_COUNT:
+        (void)refuse_method(c);
+        break;
+    }
+}
+
+void api_after_change(struct apiserver *s, const struct resource *r, const struct json *old, const struct json *new)
+{
+    const struct strategy *strategy = strategy_for(r);
+
+    if (strategy->after)
+        strategy->after(s, old, new);
+}

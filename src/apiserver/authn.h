@@ -1,0 +1,31 @@
+/*
+ * Who is asking: a verified client certificate (CN is the user, each O a group), else a bearer token.
+ *
+ * Tokens come from a file of lines `token,user,uid,"group1,group2"` and from authenticator_add_token(). They are
+ * kept and compared as SHA-256 digests.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "wire/http.h"
+
+struct user_info {
+    char *name;
+    char *uid;     /* NULL = none */
+    char **groups; /* with system:authenticated */
+};
+void user_info_free(struct user_info *u);
+DEFINE_CLEANUP(user_info_free, struct user_info *);
+bool user_in_group(const struct user_info *u, const char *group);
+struct user_info *user_info_new(const char *name, const char *uid, char *const *groups);
+
+struct authenticator;
+struct authenticator *authenticator_new(void);
+void authenticator_free(struct authenticator *a);
+int authenticator_load(struct authenticator *a, const char *path, struct error *err);
+void authenticator_add_token(struct authenticator *a, const char *token, const char *user, const char *uid,
+                             char *const *groups);
+/* NULL: nobody we know (401). The caller owns the answer. */
+struct user_info *authenticate(struct authenticator *a, const struct http_request *req);
+/* The user of a bearer token, or NULL. */
+struct user_info *authenticate_token(struct authenticator *a, const char *token);

@@ -1,0 +1,337 @@
+#include "apiserver/exchange.h"
+
+#include "apiserver/options.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/strbuf.h"
+#include "base/strutil.h"
+#include "wire/yaml.h"
+
+#include <inttypes.h>
+
+#define MANAGER_MAX 128
+
+struct exchange *exchange_new(struct apiserver *s, struct http_request *req)
+{
+    struct exchange *x = xcalloc(1, sizeof(*x));
+
+    x->req = req;
+    x->call.server = s;
+    return x;
+}
+
+static void exchange_free(struct exchange *x)
+{
+    api_result_clear(&x->call.result);
+    request_info_free(&x->info);
+    user_info_free(x->user);
+    json_unref(x->body);
+    strv_free(x->duplicates);
+    free(x->field_manager);
+    free(x);
+}
+
+void exchange_forget(struct exchange *x)
+{
+    exchange_free(x);
+}
+
+/* --- reading --- */
+
+static void note_duplicate(void *arg, const char *path)
+{
+    struct exchange *x = arg;
+
+    x->duplicates = strv_append(x->duplicates, xstrdup(path));
+}
+
+static int parse_body(struct exchange *x, const char *text, size_t len, bool yaml)
+{
+    const struct json_parse_options options = {.duplicate = note_duplicate, .arg = x};
+    struct error err = ERROR_INIT;
+
+    x->body = yaml ? yaml_parse(text, len, &options, &err) : json_parse_with(text, len, &options, &err);
+    if (err.code) {
+        (void)api_fail(&x->call, status_bad_request("the body of the request cannot be read: %s", error_text(&err)));
+        error_clear(&err);
+        return -1;
+    }
+    x->call.body = x->body;
+    x->call.duplicates = x->duplicates;
+    return 0;
+}
+
+static int read_patch(struct exchange *x, enum body_form form, const char *text, size_t len)
+{
+    switch (form) {
+    case BODY_JSON_PATCH:
+        x->call.patch = PATCH_JSON;
+        break;
+    case BODY_MERGE_PATCH:
+        x->call.patch = PATCH_MERGE;
+        break;
+    case BODY_STRATEGIC_PATCH:
+        x->call.patch = PATCH_STRATEGIC;
+        break;
+    case BODY_APPLY:
+        x->call.patch = PATCH_APPLY;
+        break;
+    default:
+        return api_fail(&x->call, status_unsupported_patch(!x->call.resource->is_custom));
+    }
+    if (form == BODY_STRATEGIC_PATCH && x->call.resource->is_custom)
+        return api_fail(&x->call, status_unsupported_patch(false));
+    return parse_body(x, text, len, form == BODY_APPLY);
+}
+
+int exchange_read_body(struct exchange *x)
+{
+    enum body_form form = negotiate_body(http_header(x->req, "Content-Type"));
+    enum api_verb verb = x->call.verb;
+    size_t len;
+    const char *text = http_body(x->req, &len);
+
+    if (verb == VERB_GET || verb == VERB_LIST || verb == VERB_WATCH)
+        return 0;
+    if (len == 0 && (verb == VERB_DELETE || verb == VERB_DELETE_COLLECTION))
+        return 0;
+    if (verb == VERB_PATCH)
+        return read_patch(x, form, text, len);
+    if (form == BODY_JSON || form == BODY_YAML)
+        return parse_body(x, text, len, form == BODY_YAML);
+    return api_fail(&x->call, status_unsupported_media());
+}
+
+static const char *lookup(const void *arg, const char *name)
+{
+    return http_query(arg, name);
+}
+
+/* A manager that does not name itself is known by its program: "kubectl" of "kubectl/v1.32.0 (linux/amd64)". */
+static char *manager_from_agent(const struct http_request *req)
+{
+    const char *agent = http_header(req, "User-Agent");
+    size_t len = agent ? strcspn(agent, "/") : 0;
+
+    return len > 0 ? xstrndup(agent, MIN(len, (size_t)MANAGER_MAX)) : xstrdup("unknown");
+}
+
+int exchange_read_options(struct exchange *x)
+{
+    const char *include = http_query(x->req, "includeObject");
+
+    if (!negotiate_answer(http_header(x->req, "Accept"), &x->form, &x->stream_type))
+        return api_fail(&x->call, status_not_acceptable());
+    x->include = TABLE_METADATA;
+    if (include && streq(include, "Object"))
+        x->include = TABLE_OBJECT;
+    else if (include && streq(include, "None"))
+        x->include = TABLE_NONE;
+    x->call.options = (struct api_options)API_OPTIONS_INIT;
+    if (options_read(&x->call, lookup, x->req) < 0)
+        return -1;
+    /* Apply must say who it is. */
+    if (!x->call.options.field_manager &&
+        !(x->call.verb == VERB_PATCH && negotiate_body(http_header(x->req, "Content-Type")) == BODY_APPLY))
+        x->call.options.field_manager = x->field_manager = manager_from_agent(x->req);
+    return 0;
+}
+
+/* --- answering --- */
+
+static bool wants_pretty(const struct http_request *req)
+{
+    const char *pretty = http_query(req, "pretty"), *agent = http_header(req, "User-Agent");
+
+    if (pretty)
+        return query_bool(pretty);
+    return agent &&
+           (str_skip_prefix(agent, "curl") || str_skip_prefix(agent, "Wget") || str_skip_prefix(agent, "Mozilla/5.0"));
+}
+
+/* In front of quotes and backslashes a backslash; what cannot be in a header becomes a blank. */
+static char *warning_value(const char *text)
+{
+    struct strbuf out = {0};
+
+    strbuf_adds(&out, "299 - \"");
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            strbuf_addc(&out, '\\');
+        strbuf_addc(&out, (unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text);
+    }
+    strbuf_addc(&out, '"');
+    return strbuf_detach(&out);
+}
+
+static void send(struct http_request *req, int code, const char *text, size_t len)
+{
+    if (wants_pretty(req)) {
+        _cleanup_json_ struct json *value = json_parse(text, len, NULL);
+        _cleanup_free_ char *pretty = json_text_pretty(value);
+        http_respond(req, code, "application/json", pretty, strlen(pretty));
+        return;
+    }
+    http_respond(req, code, "application/json", text, len);
+}
+
+static void add_common_headers(struct http_request *req)
+{
+    const char *audit = http_header(req, "Audit-ID");
+    char id[UUID_TEXT_SIZE];
+
+    if (!audit || strlen(audit) > 64) {
+        random_uuid(id);
+        audit = id;
+    }
+    http_add_header(req, "Audit-Id", audit);
+    http_add_header(req, "Cache-Control", "no-cache, private");
+}
+
+void answer_status(struct http_request *req, struct json *status)
+{
+    _cleanup_(strbuf_free) struct strbuf text = {0};
+    int code = status_code(status);
+    int64_t retry = json_int_or(json_at(status, "details", "retryAfterSeconds", NULL), 0);
+
+    add_common_headers(req);
+    if (code == 403)
+        http_add_header(req, "X-Content-Type-Options", "nosniff");
+    if (retry > 0 && (code == 429 || code >= 500))
+        http_add_header(req, "Retry-After", "1");
+    json_write(status, &text);
+    strbuf_addc(&text, '\n');
+    json_unref(status);
+    send(req, code, text.data, text.len);
+}
+
+static void write_list_metadata(const struct api_result *r, struct strbuf *out)
+{
+    strbuf_addf(out, "{\"resourceVersion\":\"%" PRId64 "\"", r->list_revision);
+    if (r->continue_token)
+        strbuf_addf(out, ",\"continue\":\"%s\"", r->continue_token);
+    if (r->continue_token && r->remaining >= 0)
+        strbuf_addf(out, ",\"remainingItemCount\":%" PRId64, r->remaining);
+    strbuf_addc(out, '}');
+}
+
+static void write_item(const struct exchange *x, struct stored *item, const struct table *table, bool first,
+                       struct strbuf *out)
+{
+    const struct resource *r = x->call.resource;
+    _cleanup_json_ struct json *shown = object_shown(r, item->value);
+
+    if (table) {
+        table_row(table, shown, first, out);
+        return;
+    }
+    if (!first)
+        strbuf_addc(out, ',');
+    if (x->form == FORM_METADATA)
+        partial_write(shown, out);
+    else if (shown == item->value)
+        stored_write(item, out);
+    else
+        json_write(shown, out);
+}
+
+static void write_list(const struct exchange *x, struct strbuf *out)
+{
+    const struct api_result *r = &x->call.result;
+    const struct resource *resource = x->call.resource;
+    _cleanup_(strbuf_free) struct strbuf metadata = {0};
+    _cleanup_(table_free_p) struct table *table = NULL;
+
+    write_list_metadata(r, &metadata);
+    if (x->form == FORM_TABLE) {
+        table = table_new(resource, x->include, clock_now(x->call.server->clock));
+        table_begin(table, metadata.data, true, out);
+    } else if (x->form == FORM_METADATA) {
+        strbuf_addf(out,
+                    "{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":%s,"
+                    "\"items\":[",
+                    metadata.data);
+    } else {
+        strbuf_addf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s\",\"metadata\":%s,\"items\":[", resource->list_kind,
+                    resource->api_version, metadata.data);
+    }
+    for (size_t i = 0; i < r->item_count; i++)
+        write_item(x, r->items[i], table, i == 0, out);
+    strbuf_adds(out, "]}\n");
+}
+
+static void write_object(const struct exchange *x, struct strbuf *out)
+{
+    const struct api_result *r = &x->call.result;
+    /* A Status, a Scale: what is not the resource's own kind has no table. */
+    bool own = streq(json_str_or(json_get(r->object, "kind"), ""), x->call.resource->kind);
+
+    if (x->form == FORM_TABLE && own) {
+        char metadata[64];
+        (void)snprintf(metadata, sizeof(metadata), "{\"resourceVersion\":\"%s\"}",
+                       json_str_or(json_at(r->object, "metadata", "resourceVersion", NULL), ""));
+        _cleanup_(table_free_p) struct table *table =
+            table_new(x->call.resource, x->include, clock_now(x->call.server->clock));
+        table_begin(table, metadata, true, out);
+        table_row(table, r->object, true, out);
+        table_end(out);
+    } else if (x->form == FORM_METADATA && own) {
+        partial_write(r->object, out);
+    } else if (r->stored) {
+        size_t len;
+        const char *text = stored_text(r->stored, &len);
+        strbuf_add(out, text, len);
+    } else {
+        json_write(r->object, out);
+    }
+    strbuf_addc(out, '\n');
+}
+
+static void answer_now(struct exchange *x)
+{
+    const struct api_result *r = &x->call.result;
+    _cleanup_(strbuf_free) struct strbuf text = {0};
+
+    for (size_t i = 0; r->warnings && r->warnings[i]; i++) {
+        _cleanup_free_ char *value = warning_value(r->warnings[i]);
+        http_add_header(x->req, "Warning", value);
+    }
+    if (r->code >= 400) {
+        answer_status(x->req, take_ptr(x->call.result.object));
+    } else {
+        if (r->list_revision > 0)
+            write_list(x, &text);
+        else
+            write_object(x, &text);
+        add_common_headers(x->req);
+        send(x->req, r->code, text.data, text.len);
+    }
+    exchange_free(x);
+}
+
+static void on_durable(void *arg, const struct error *err)
+{
+    struct exchange *x = arg;
+
+    if (err) {
+        api_result_clear(&x->call.result);
+        (void)api_fail(&x->call, status_store_failed(err));
+    }
+    answer_now(x);
+}
+
+void exchange_answer(struct exchange *x)
+{
+    struct store *s = x->call.server->store;
+
+    if (store_is_durable(s, x->call.result.revision))
+        answer_now(x);
+    else
+        store_when_durable(s, x->call.result.revision, on_durable, x);
+}
+
+void exchange_refuse(struct exchange *x, struct json *status)
+{
+    answer_status(x->req, status);
+    exchange_free(x);
+}

@@ -1,0 +1,35 @@
+/* One HTTP request on its way through the server: reading it (body, options), and the answer. */
+#pragma once
+
+#include "apiserver/negotiate.h"
+#include "apiserver/server_internal.h"
+#include "apiserver/table.h"
+
+struct exchange {
+    struct http_request *req;
+    struct request_info info;
+    struct user_info *user;
+    struct api_call call; /* borrows from the above */
+    struct json *body;
+    char **duplicates;
+    char *field_manager;
+    enum answer_form form;
+    enum table_object include;
+    bool stream_type;
+};
+
+/* Takes req. */
+struct exchange *exchange_new(struct apiserver *s, struct http_request *req);
+/* The body in the form its Content-Type names, into x->call. -1: refused, see x->call. */
+int exchange_read_body(struct exchange *x);
+/* Query parameters and headers, into x->call. */
+int exchange_read_options(struct exchange *x);
+/* Answers with x->call.result as soon as what it tells is on disk, and frees x. */
+void exchange_answer(struct exchange *x);
+/* Answers with a Status (taken) and frees x. */
+void exchange_refuse(struct exchange *x, struct json *status);
+/* Frees x, whose request has been taken over by somebody else. */
+void exchange_forget(struct exchange *x);
+
+/* Answers req, which no exchange has, with a Status (taken). */
+void answer_status(struct http_request *req, struct json *status);

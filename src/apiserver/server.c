@@ -1,0 +1,262 @@
+#include "apiserver/server.h"
+
+#include "apiserver/authz.h"
+#include "apiserver/exchange.h"
+#include "apiserver/gc.h"
+#include "apiserver/object_schemas.h"
+#include "apiserver/pod_streams.h"
+#include "apiserver/server_internal.h"
+#include "apiserver/service_addresses.h"
+#include "apiserver/static_paths.h"
+#include "apiserver/termination.h"
+#include "apiserver/watch.h"
+
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "kube/object.h"
+
+static const char CRDS[] = "apiextensions.k8s.io/customresourcedefinitions";
+
+/* --- requests --- */
+
+static char *lower(const char *s)
+{
+    char *out = xstrdup(s);
+
+    for (char *p = out; *p; p++)
+        *p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
+    return out;
+}
+
+static void handle_static(struct exchange *x)
+{
+    _cleanup_free_ char *method = lower(http_method(x->req));
+    const struct access a = {.path = x->info.path, .method = method};
+
+    if (!authorize(x->user, &a)) {
+        exchange_refuse(x, authz_refusal(x->user, &a));
+        return;
+    }
+    static_paths_answer(x->call.server->paths, x->req, x->info.path);
+    exchange_forget(x);
+}
+
+static void handle_resource(struct exchange *x)
+{
+    struct apiserver *s = x->call.server;
+    const struct request_info *i = &x->info;
+    const struct access a = {.verb = i->verb,
+                             .group = i->group,
+                             .plural = i->plural,
+                             .subresource = i->subresource,
+                             .ns = i->ns,
+                             .name = i->name};
+
+    if (!authorize(x->user, &a)) {
+        exchange_refuse(x, authz_refusal(x->user, &a));
+        return;
+    }
+    const struct resource *r = resource_by_plural(s->resources, i->group, i->version, i->plural);
+    if (!r || (!r->namespaced && i->in_namespace_path) || (r->namespaced && *i->name && !*i->ns)) {
+        exchange_refuse(x, status_no_resource());
+        return;
+    }
+    x->call.user = x->user;
+    x->call.verb = i->verb;
+    x->call.resource = r;
+    x->call.ns = r->namespaced ? i->ns : "";
+    x->call.name = i->name;
+    x->call.subresource = i->subresource;
+    if (pod_streams_wants(&x->call)) {
+        pod_streams_handle(x);
+        return;
+    }
+    if (exchange_read_options(x) == 0 && exchange_read_body(x) == 0) {
+        if (i->verb == VERB_WATCH && watch_start(&x->call, x->req, x->form, x->include, x->stream_type) == 0) {
+            exchange_forget(x);
+            return;
+        }
+        if (i->verb != VERB_WATCH)
+            api_execute(&x->call);
+    }
+    exchange_answer(x);
+}
+
+static bool health_path(const char *path)
+{
+    static const char *const paths[] = {"/healthz", "/livez", "/readyz"};
+
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        const char *rest = str_skip_prefix(path, paths[i]);
+        if (rest && (!*rest || *rest == '/'))
+            return true;
+    }
+    return false;
+}
+
+void apiserver_handle(void *arg, struct http_request *req)
+{
+    struct apiserver *s = arg;
+
+    if (health_path(http_path(req))) {
+        http_respond(req, 200, "text/plain; charset=utf-8", "ok", 2);
+        return;
+    }
+    struct exchange *x = exchange_new(s, req);
+    x->user = authenticate(s->authenticator, req);
+    if (!x->user) {
+        exchange_refuse(x, status_unauthorized());
+        return;
+    }
+    int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
+    if (r == -EINVAL)
+        exchange_refuse(x, status_bad_request("the path of the request cannot be read"));
+    else if (r == -EOPNOTSUPP)
+        exchange_refuse(x, status_failure(405, "MethodNotAllowed",
+                                          "the server does not allow this method on the "
+                                          "requested resource",
+                                          json_object_make()));
+    else if (x->info.is_resource)
+        handle_resource(x);
+    else
+        handle_static(x);
+}
+
+/* --- start --- */
+
+static int load_definitions(struct apiserver *s, struct error *err)
+{
+    size_t count;
+    int r = 0;
+    struct stored **crds = store_list(s->store, CRDS, NULL, &count);
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        if (!condition_true(crds[i]->value, "Established"))
+            continue;
+        r = resource_table_add_crd(s->resources, crds[i]->value, err);
+        if (r < 0)
+            r = error_wrap(err, "custom resource definition %s", crds[i]->key);
+    }
+    store_list_free(crds, count);
+    return r;
+}
+
+static int run(struct api_call *c, const char *what, struct error *err)
+{
+    int r = 0;
+
+    api_execute(c);
+    if (c->result.code >= 400)
+        r = error_set(err, EIO, "%s: %s", what, json_str_or(json_get(c->result.object, "message"), "refused"));
+    api_result_clear(&c->result);
+    return r;
+}
+
+/* The program's own definitions: stored like any other, and brought up to date by a newer program. */
+static int store_bundled(struct apiserver *s, const struct json *crd, struct error *err)
+{
+    const struct resource *r =
+        resource_by_plural(s->resources, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    struct stored *current = store_get(s->store, CRDS, object_name(crd));
+    struct api_call c =
+        api_internal_call(s, current ? VERB_UPDATE : VERB_CREATE, r, "", current ? object_name(crd) : "");
+    _cleanup_json_ struct json *object = NULL;
+
+    if (current) {
+        object = json_copy_shallow(current->value);
+        json_set(object, "spec", json_ref(json_get(crd, "spec")));
+    } else {
+        object = json_ref((struct json *)crd);
+    }
+    c.body = object;
+    return run(&c, object_name(crd), err);
+}
+
+static int make_namespaces(struct apiserver *s, struct error *err)
+{
+    static const char *const names[] = {"default", "kube-system", "kube-public", "kube-node-lease"};
+    const struct resource *r = resource_by_plural(s->resources, "", "v1", "namespaces");
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (store_get(s->store, "/namespaces", names[i]))
+            continue;
+        _cleanup_json_ struct json *body = json_build("{s:{s:s}}", "metadata", "name", names[i]);
+        struct api_call c = api_internal_call(s, VERB_CREATE, r, "", "");
+        c.body = body;
+        if (run(&c, names[i], err) < 0)
+            return -err->code;
+    }
+    return 0;
+}
+
+static int fill(struct apiserver *s, struct error *err)
+{
+    const struct json *bundled = resource_table_bundled_crds(s->resources);
+
+    if (load_definitions(s, err) < 0)
+        return -1;
+    s->addresses = service_addresses_new(s->store);
+    s->terminations = terminations_new(s);
+    s->gc = gc_new(s);
+    for (size_t i = 0; i < json_size(bundled); i++)
+        if (store_bundled(s, json_item(bundled, i), err) < 0)
+            return -1;
+    if (make_namespaces(s, err) < 0)
+        return -1;
+    terminations_scan(s->terminations);
+    return 0;
+}
+
+struct apiserver *apiserver_new(const struct apiserver_options *o, struct error *err)
+{
+    struct apiserver *s = xcalloc(1, sizeof(*s));
+
+    s->base = o->base;
+    s->clock = o->clock ? o->clock : &clock_system;
+    s->node_name = o->node_name ? xstrdup(o->node_name) : NULL;
+    s->authenticator = authenticator_new();
+    s->resources = resource_table_new(err);
+    if (s->resources) {
+        s->schemas = object_schemas_new(s->resources);
+        s->paths = static_paths_new(s->resources, o->server_address ? o->server_address : "127.0.0.1:6443");
+        s->store = store_open(o->base, o->store_path, o->durability, err);
+    }
+    if (!s->store || (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) ||
+        fill(s, err) < 0) {
+        apiserver_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void apiserver_free(struct apiserver *s)
+{
+    if (!s)
+        return;
+    watch_stop_all(s);
+    gc_free(s->gc);
+    terminations_free(s->terminations);
+    store_close(s->store);
+    service_addresses_free(s->addresses);
+    static_paths_free(s->paths);
+    object_schemas_free(s->schemas);
+    resource_table_free(s->resources);
+    authenticator_free(s->authenticator);
+    free(s->node_name);
+    free(s);
+}
+
+void apiserver_set_streams(struct apiserver *s, const struct stream_backend *backend)
+{
+    s->streams = *backend;
+}
+
+struct authenticator *apiserver_authenticator(struct apiserver *s)
+{
+    return s->authenticator;
+}
+
+struct store *apiserver_store(struct apiserver *s)
+{
+    return s->store;
+}

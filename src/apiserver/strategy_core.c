@@ -1,0 +1,220 @@
+/* The small ones: secrets, config maps, namespaces, events, network policies. */
+#include "apiserver/strategy.h"
+#include "apiserver/termination.h"
+
+#include "base/base64.h"
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "kube/object.h"
+
+/* --- secrets and config maps --- */
+
+static int prepare_secret(struct api_call *c, struct json *o, const struct json *old)
+{
+    const struct json *plain = json_get(o, "stringData");
+
+    (void)c;
+    (void)old;
+    if (json_size(plain) > 0) {
+        struct json *data = json_own(o, "data");
+        for (struct json_iter it = {0}; json_each(plain, &it);) {
+            if (!json_str(it.value))
+                continue; /* the schema has refused it */
+            _cleanup_free_ char *encoded = base64_encode(json_str(it.value), json_string_len(it.value));
+            json_set_str(data, it.key, encoded);
+        }
+    }
+    json_remove(o, "stringData");
+    if (!json_str(json_get(o, "type")))
+        json_set_str(o, "type", "Opaque");
+    return 0;
+}
+
+static void check_immutable(const struct json *o, const struct json *old, const char *const *keys,
+                            struct field_errors *errors)
+{
+    if (!json_bool_or(json_get(old, "immutable"), false))
+        return;
+    if (!json_bool_or(json_get(o, "immutable"), false))
+        field_forbidden(errors, "immutable", "field is immutable when `immutable` is set");
+    for (; *keys; keys++)
+        if (!json_equal(json_get(o, *keys), json_get(old, *keys)))
+            field_forbidden(errors, *keys, "field is immutable when `immutable` is set");
+}
+
+static void check_data_keys(const struct json *o, const char *field, struct field_errors *errors)
+{
+    for (struct json_iter it = {0}; json_each(json_get(o, field), &it);) {
+        _cleanup_free_ char *path = xasprintf("%s[%s]", field, it.key);
+        const char *wrong = name_check_data_key(it.key);
+        if (wrong)
+            field_invalid_str(errors, path, it.key, "%s", wrong);
+    }
+}
+
+static void validate_secret(const struct api_call *c, const struct json *o, const struct json *old,
+                            struct field_errors *errors)
+{
+    static const char *const keys[] = {"data", NULL};
+
+    (void)c;
+    check_data_keys(o, "data", errors);
+    for (struct json_iter it = {0}; json_each(json_get(o, "data"), &it);) {
+        const char *text = json_str(it.value);
+        _cleanup_free_ char *decoded = text ? base64_decode(text, json_string_len(it.value), NULL) : NULL;
+        _cleanup_free_ char *field = xasprintf("data[%s]", it.key);
+        if (text && !decoded)
+            field_invalid_str(errors, field, "<secret contents redacted>", "must be base64");
+    }
+    if (!old)
+        return;
+    if (!json_equal(json_get(o, "type"), json_get(old, "type")))
+        field_invalid(errors, "type", json_get(o, "type"), "field is immutable");
+    check_immutable(o, old, keys, errors);
+}
+
+static void validate_config_map(const struct api_call *c, const struct json *o, const struct json *old,
+                                struct field_errors *errors)
+{
+    static const char *const keys[] = {"data", "binaryData", NULL};
+
+    (void)c;
+    check_data_keys(o, "data", errors);
+    check_data_keys(o, "binaryData", errors);
+    if (old)
+        check_immutable(o, old, keys, errors);
+}
+
+const struct strategy strategy_secrets = {
+    .group = "", .plural = "secrets", .prepare = prepare_secret, .validate = validate_secret};
+const struct strategy strategy_config_maps = {.group = "", .plural = "configmaps", .validate = validate_config_map};
+
+/* --- namespaces --- */
+
+static int prepare_namespace(struct api_call *c, struct json *o, const struct json *old)
+{
+    struct json *metadata = json_get(o, "metadata");
+    const char *name = json_str(json_get(metadata, "name"));
+
+    if (name)
+        json_set_str(json_own(metadata, "labels"), "kubernetes.io/metadata.name", name);
+    if (!old) {
+        json_set(json_own(o, "spec"), "finalizers", json_build("[s]", "kubernetes"));
+        json_set(o, "status", json_build("{s:s}", "phase", "Active"));
+    } else if (!streq(c->subresource, "finalize")) {
+        struct json *spec = json_own(o, "spec"), *kept = json_at(old, "spec", "finalizers", NULL);
+        if (kept)
+            json_set(spec, "finalizers", json_ref(kept));
+        else
+            json_remove(spec, "finalizers");
+    }
+    return 0;
+}
+
+static struct json *merge_namespace(struct api_call *c, struct json *object, const struct json *old)
+{
+    struct json *merged = json_copy_shallow(old), *finalizers = json_at(object, "spec", "finalizers", NULL);
+
+    (void)c;
+    (void)json_own(merged, "metadata");
+    struct json *spec = json_own(merged, "spec");
+    json_remove(spec, "finalizers");
+    if (json_size(finalizers) > 0)
+        json_set(spec, "finalizers", json_ref(finalizers));
+    json_unref(object);
+    return merged;
+}
+
+static int check_delete_namespace(struct api_call *c, const struct json *object)
+{
+    static const char *const kept[] = {"default", "kube-system", "kube-public"};
+    struct api_subject s = api_subject(c);
+
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+        if (streq(object_name(object), kept[i]))
+            return api_fail(c, status_forbidden(&s, "this namespace may not be deleted", NULL));
+    return 0;
+}
+
+static void mark_namespace(struct json *object)
+{
+    json_set_str(json_own(object, "status"), "phase", "Terminating");
+}
+
+/* Pods run as the ServiceAccount "default" unless they name another. */
+static void make_default_account(struct apiserver *s, const char *ns)
+{
+    const struct resource *accounts = resource_by_plural(s->resources, "", "v1", "serviceaccounts");
+    struct api_call c = api_internal_call(s, VERB_CREATE, accounts, ns, "");
+    _cleanup_json_ struct json *body = json_build("{s:{s:s}}", "metadata", "name", "default");
+
+    c.body = body;
+    api_create(&c); /* fails only when the store does, and then the namespace is lost with it */
+    api_result_clear(&c.result);
+}
+
+static void after_namespace(struct apiserver *s, const struct json *old, const struct json *new)
+{
+    if (!old)
+        make_default_account(s, object_name(new));
+    if (new)
+        terminations_check_namespace(s->terminations, new);
+}
+
+const struct strategy strategy_namespaces = {
+    .group = "",
+    .plural = "namespaces",
+    .check_name = name_check_label,
+    .prepare = prepare_namespace,
+    .merge = merge_namespace,
+    .check_delete = check_delete_namespace,
+    .mark_deleted = mark_namespace,
+    .after = after_namespace,
+};
+
+/* --- events --- */
+
+static void validate_event(const struct api_call *c, const struct json *o, const struct json *old,
+                           struct field_errors *errors)
+{
+    bool core = !*c->resource->group;
+    const char *object = core ? "involvedObject" : "regarding";
+    const char *ns = json_str_or(json_at(o, object, "namespace", NULL), "");
+    _cleanup_free_ char *field = xasprintf("%s.namespace", object);
+
+    if (old)
+        return;
+    if (*ns ? !streq(ns, c->ns) : !streq(c->ns, "default") && !streq(c->ns, "kube-system"))
+        field_invalid_str(errors, field, ns, "does not match event.namespace");
+    if (!core || json_str(json_get(o, "eventTime"))) {
+        static const char *const needed[] = {"reportingInstance", "action", "reason"};
+        const char *controller = core ? "reportingComponent" : "reportingController";
+        if (!*json_str_or(json_get(o, controller), ""))
+            field_required(errors, "reportingController", NULL);
+        for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+            if (!*json_str_or(json_get(o, needed[i]), ""))
+                field_required(errors, needed[i], NULL);
+    }
+}
+
+const struct strategy strategy_events = {.group = "", .plural = "events", .validate = validate_event};
+const struct strategy strategy_events_v1 = {.group = "events.k8s.io", .plural = "events", .validate = validate_event};
+
+/* --- network policies --- */
+
+static int prepare_network_policy(struct api_call *c, struct json *o, const struct json *old)
+{
+    (void)c;
+    (void)old;
+    if (json_size(json_at(o, "spec", "policyTypes", NULL)) > 0 || !json_is(json_get(o, "spec"), JSON_OBJECT))
+        return 0;
+    struct json *spec = json_own(o, "spec");
+    struct json *types = json_build("[s]", "Ingress");
+    if (json_size(json_get(spec, "egress")) > 0)
+        json_push(types, json_string("Egress"));
+    json_set(spec, "policyTypes", types);
+    return 0;
+}
+
+const struct strategy strategy_network_policies = {
+    .group = "networking.k8s.io", .plural = "networkpolicies", .prepare = prepare_network_policy};

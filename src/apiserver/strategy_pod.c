@@ -1,0 +1,408 @@
+/* Pods: defaults that depend on other fields, placement on the one node, what an update may change, how they end. */
+#include "apiserver/strategy.h"
+
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "kube/object.h"
+
+static const char *const container_lists[] = {"initContainers", "containers", "ephemeralContainers"};
+
+/* --- defaults --- */
+
+/* No tag and the tag latest mean: look again each time. */
+static const char *pull_policy(const char *image)
+{
+    const char *name = strrchr(image, '/');
+    const char *tag = strchr(name ? name : image, ':');
+
+    if (strchr(image, '@'))
+        return "IfNotPresent";
+    return !tag || streq(tag, ":latest") ? "Always" : "IfNotPresent";
+}
+
+static void default_requests(struct json *container)
+{
+    const struct json *limits = json_at(container, "resources", "limits", NULL);
+
+    if (json_size(limits) == 0)
+        return;
+    struct json *requests = json_own(json_own(container, "resources"), "requests");
+    for (struct json_iter it = {0}; json_each(limits, &it);)
+        if (!json_has(requests, it.key))
+            json_set(requests, it.key, json_ref(it.value));
+}
+
+static void default_ports(struct json *container)
+{
+    if (json_size(json_get(container, "ports")) == 0)
+        return;
+    struct json *ports = json_own(container, "ports");
+    for (size_t i = 0; i < json_size(ports); i++)
+        if (json_is(json_item(ports, i), JSON_OBJECT) && !json_has(json_item(ports, i), "hostPort"))
+            json_set(json_own_item(ports, i), "hostPort", json_ref(json_get(json_item(ports, i), "containerPort")));
+}
+
+static void default_containers(struct json *spec, const char *list)
+{
+    if (!json_is(json_get(spec, list), JSON_ARRAY))
+        return;
+    struct json *containers = json_own(spec, list);
+    for (size_t i = 0; i < json_size(containers); i++) {
+        if (!json_is(json_item(containers, i), JSON_OBJECT))
+            continue; /* validation will say so */
+        struct json *container = json_own_item(containers, i);
+        const char *image = json_str_or(json_get(container, "image"), "");
+        if (!json_str(json_get(container, "imagePullPolicy")) && *image)
+            json_set_str(container, "imagePullPolicy", pull_policy(image));
+        default_requests(container);
+        if (json_bool_or(json_get(spec, "hostNetwork"), false))
+            default_ports(container);
+    }
+}
+
+static void default_volumes(struct json *spec)
+{
+    if (!json_is(json_get(spec, "volumes"), JSON_ARRAY))
+        return;
+    struct json *volumes = json_own(spec, "volumes");
+    for (size_t i = 0; i < json_size(volumes); i++)
+        if (json_is(json_item(volumes, i), JSON_OBJECT) && json_size(json_item(volumes, i)) == 1)
+            json_set(json_own_item(volumes, i), "emptyDir", json_object_make());
+}
+
+static void default_service_account(struct json *spec)
+{
+    const char *name = json_str_or(json_get(spec, "serviceAccountName"), "");
+
+    if (!*name)
+        name = json_str_or(json_get(spec, "serviceAccount"), "");
+    if (!*name)
+        name = "default";
+    _cleanup_free_ char *copy = xstrdup(name);
+    json_set_str(spec, "serviceAccountName", copy);
+    json_set_str(spec, "serviceAccount", copy);
+}
+
+static void default_spec(struct json *spec)
+{
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
+        default_containers(spec, container_lists[i]);
+    default_volumes(spec);
+    default_service_account(spec);
+    if (!json_has(spec, "priority"))
+        json_set_int(spec, "priority", 0);
+    if (!json_has(spec, "preemptionPolicy"))
+        json_set_str(spec, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+/* --- quality of service --- */
+
+static bool quantity_positive(const struct json *v)
+{
+    const char *text = json_str(v);
+
+    return text ? text[strspn(text, "0.")] != '\0' && *text != '-' : json_int_or(v, 0) > 0;
+}
+
+struct qos {
+    bool any, all_equal;
+};
+
+static void qos_container(const struct json *container, struct qos *q)
+{
+    static const char *const kinds[] = {"cpu", "memory"};
+    const struct json *requests = json_at(container, "resources", "requests", NULL);
+    const struct json *limits = json_at(container, "resources", "limits", NULL);
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        const struct json *request = json_get(requests, kinds[i]), *limit = json_get(limits, kinds[i]);
+        q->any |= quantity_positive(request) || quantity_positive(limit);
+        q->all_equal &= quantity_positive(limit) && json_equal(request, limit);
+    }
+}
+
+static const char *qos_class(const struct json *spec)
+{
+    struct qos q = {.all_equal = true};
+
+    for (size_t l = 0; l < 2; l++) {
+        const struct json *containers = json_get(spec, container_lists[l]);
+        for (size_t i = 0; i < json_size(containers); i++)
+            qos_container(json_item(containers, i), &q);
+    }
+    return !q.any ? "BestEffort" : q.all_equal ? "Guaranteed" : "Burstable";
+}
+
+/* --- placement --- */
+
+static void set_scheduled(struct apiserver *s, struct json *status, const char *value, const char *reason)
+{
+    struct json *conditions = json_own(status, "conditions");
+
+    if (!json_is(conditions, JSON_ARRAY)) {
+        conditions = json_array_make();
+        json_set(status, "conditions", conditions);
+    }
+    char now[TIME_RFC3339_MAX];
+    api_time_text(s, now);
+    json_push(conditions, json_build("{s:s, s:s, s:n, s:s, s:s}", "type", "PodScheduled", "status", value,
+                                     "lastProbeTime", "lastTransitionTime", now, "reason", reason));
+}
+
+static void place(struct api_call *c, struct json *spec, struct json *status)
+{
+    if (json_size(json_get(spec, "schedulingGates")) > 0) {
+        set_scheduled(c->server, status, "False", "SchedulingGated");
+        return;
+    }
+    if (!*json_str_or(json_get(spec, "nodeName"), "") && c->server->node_name)
+        json_set_str(spec, "nodeName", c->server->node_name);
+    if (*json_str_or(json_get(spec, "nodeName"), ""))
+        set_scheduled(c->server, status, "True", NULL);
+}
+
+static int prepare(struct api_call *c, struct json *o, const struct json *old)
+{
+    if (!json_is(json_get(o, "spec"), JSON_OBJECT))
+        return 0; /* validation will say so */
+    struct json *spec = json_own(o, "spec");
+    default_spec(spec);
+    if (!old) {
+        struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", qos_class(spec));
+        json_set(o, "status", status);
+        place(c, spec, status);
+        return 0;
+    }
+    bool was_gated = json_size(json_at(old, "spec", "schedulingGates", NULL)) > 0;
+    if (was_gated && json_size(json_get(spec, "schedulingGates")) == 0) {
+        struct json *status = json_own(o, "status"), *conditions = json_own(status, "conditions");
+        (void)condition_remove(conditions, "PodScheduled");
+        place(c, spec, status);
+    }
+    return 0;
+}
+
+/* --- updates --- */
+
+#define UPDATE_FORBIDDEN                                                                                               \
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"          \
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"                        \
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+static void copy_member(struct json *to, const struct json *from, const char *key)
+{
+    if (json_has(from, key))
+        json_set(to, key, json_ref(json_get(from, key)));
+    else
+        json_remove(to, key);
+}
+
+/* Gives the containers of spec the images of those of new, where the lists are alike. */
+static void copy_images(struct json *spec, const struct json *new_spec, const char *list)
+{
+    const struct json *new_list = json_get(new_spec, list);
+
+    if (json_size(new_list) == 0 || json_size(new_list) != json_size(json_get(spec, list)))
+        return;
+    struct json *containers = json_own(spec, list);
+    for (size_t i = 0; i < json_size(containers); i++) {
+        struct json *container = json_own_item(containers, i);
+        copy_member(container, json_item(new_list, i), "image");
+    }
+}
+
+static bool contains(const struct json *array, const struct json *item)
+{
+    for (size_t i = 0; i < json_size(array); i++)
+        if (json_equal(json_item(array, i), item))
+            return true;
+    return false;
+}
+
+static bool includes_all(const struct json *bigger, const struct json *smaller)
+{
+    for (size_t i = 0; i < json_size(smaller); i++)
+        if (!contains(bigger, json_item(smaller, i)))
+            return false;
+    return true;
+}
+
+static void validate_update(const struct json *o, const struct json *old, struct field_errors *errors)
+{
+    const struct json *spec = json_get(o, "spec"), *old_spec = json_get(old, "spec");
+    _cleanup_json_ struct json *allowed = json_copy_shallow(old_spec);
+
+    if (json_equal(spec, old_spec))
+        return;
+    copy_images(allowed, spec, "containers");
+    copy_images(allowed, spec, "initContainers");
+    copy_member(allowed, spec, "activeDeadlineSeconds");
+    if (includes_all(json_get(spec, "tolerations"), json_get(old_spec, "tolerations")))
+        copy_member(allowed, spec, "tolerations");
+    if (includes_all(json_get(old_spec, "schedulingGates"), json_get(spec, "schedulingGates"))) {
+        copy_member(allowed, spec, "schedulingGates");
+        if (json_size(json_get(spec, "schedulingGates")) == 0)
+            copy_member(allowed, spec, "nodeName");
+    }
+    if (json_int_or(json_get(old_spec, "terminationGracePeriodSeconds"), 0) < 0 &&
+        json_int_or(json_get(spec, "terminationGracePeriodSeconds"), 0) == 1)
+        copy_member(allowed, spec, "terminationGracePeriodSeconds");
+    if (!json_equal(allowed, spec))
+        field_forbidden(errors, "spec", UPDATE_FORBIDDEN);
+}
+
+/* Names in a list of objects must differ. */
+static void check_unique(const struct json *spec, const char *list, const char *prefix, struct hashmap *seen,
+                         struct field_errors *errors)
+{
+    const struct json *items = json_get(spec, list);
+
+    for (size_t i = 0; i < json_size(items); i++) {
+        const char *name = json_str(json_get(json_item(items, i), "name"));
+        if (name && hashmap_put(seen, name, seen)) {
+            _cleanup_free_ char *field = xasprintf("%s.%s[%zu].name", prefix, list, i);
+            field_duplicate_str(errors, field, name);
+        }
+    }
+}
+
+static void check_mounts(const struct json *spec, const char *list, const struct hashmap *volumes,
+                         struct field_errors *errors)
+{
+    const struct json *containers = json_get(spec, list);
+
+    for (size_t i = 0; i < json_size(containers); i++) {
+        const struct json *mounts = json_get(json_item(containers, i), "volumeMounts");
+        for (size_t k = 0; k < json_size(mounts); k++) {
+            const char *name = json_str(json_get(json_item(mounts, k), "name"));
+            _cleanup_free_ char *field = xasprintf("spec.%s[%zu].volumeMounts[%zu].name", list, i, k);
+            if (name && !hashmap_get(volumes, name))
+                field_not_found(errors, field, name);
+        }
+    }
+}
+
+static void validate(const struct api_call *c, const struct json *o, const struct json *old,
+                     struct field_errors *errors)
+{
+    const struct json *spec = json_get(o, "spec");
+    struct hashmap names = {0}, volumes = {0};
+
+    (void)c;
+    if (old) {
+        validate_update(o, old, errors);
+        return;
+    }
+    if (json_size(json_get(spec, "containers")) == 0)
+        field_required(errors, "spec.containers", NULL);
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
+        check_unique(spec, container_lists[i], "spec", &names, errors);
+    check_unique(spec, "volumes", "spec", &volumes, errors);
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
+        check_mounts(spec, container_lists[i], &volumes, errors);
+    hashmap_free(&names, NULL);
+    hashmap_free(&volumes, NULL);
+}
+
+/* --- subresources --- */
+
+static struct json *merge(struct api_call *c, struct json *object, const struct json *old)
+{
+    if (streq(c->subresource, "binding"))
+        return object; /* made here, from the old one */
+    struct json *merged = json_copy_shallow(old), *spec = json_own(merged, "spec");
+    const struct json *new_spec = json_get(object, "spec");
+    (void)json_own(merged, "metadata");
+    if (streq(c->subresource, "ephemeralcontainers")) {
+        copy_member(spec, new_spec, "ephemeralContainers");
+    } else { /* resize */
+        const struct json *new_list = json_get(new_spec, "containers");
+        struct json *containers = json_own(spec, "containers");
+        for (size_t i = 0; i < json_size(containers) && i < json_size(new_list); i++) {
+            struct json *container = json_own_item(containers, i);
+            copy_member(container, json_item(new_list, i), "resources");
+            copy_member(container, json_item(new_list, i), "resizePolicy");
+        }
+    }
+    json_unref(object);
+    return merged;
+}
+
+static struct json *plain_success(void)
+{
+    return json_build("{s:s, s:s, s:{}, s:s, s:i}", "kind", "Status", "apiVersion", "v1", "metadata", "status",
+                      "Success", "code", (int64_t)201);
+}
+
+static void bind_pod(struct api_call *c)
+{
+    struct stored *pod = api_current(c);
+    const char *node = json_str_at(c->body, "target", "name", NULL);
+    struct api_subject s = api_subject(c);
+
+    if (!pod)
+        return;
+    if (!node || !*node) {
+        (void)api_fail(c, status_bad_request("a binding must name its target"));
+        return;
+    }
+    if (*json_str_or(json_at(pod->value, "spec", "nodeName", NULL), "")) {
+        (void)api_fail(c, status_conflict(&s, "the pod is already assigned to a node"));
+        return;
+    }
+    struct json *bound = json_copy_shallow(pod->value);
+    (void)json_own(bound, "metadata");
+    json_set_str(json_own(bound, "spec"), "nodeName", node);
+    set_scheduled(c->server, json_own(bound, "status"), "True", NULL);
+    if (api_store_change(c, pod, bound) == 0)
+        (void)api_answer(c, 201, plain_success());
+}
+
+/* Without disruption budgets to ask, an eviction is a deletion. */
+static void evict_pod(struct api_call *c)
+{
+    struct api_call deletion = *c;
+
+    deletion.verb = VERB_DELETE;
+    deletion.subresource = "";
+    deletion.body = json_get(c->body, "deleteOptions");
+    api_delete(&deletion);
+    c->result = deletion.result;
+    if (c->result.code < 400)
+        (void)api_answer(c, 201, plain_success());
+}
+
+static bool act(struct api_call *c)
+{
+    if (c->verb != VERB_CREATE)
+        return false;
+    if (streq(c->subresource, "binding"))
+        bind_pod(c);
+    else if (streq(c->subresource, "eviction"))
+        evict_pod(c);
+    else
+        return false;
+    return true;
+}
+
+static int64_t grace(const struct json *pod, int64_t wish)
+{
+    const char *phase = json_str_or(json_at(pod, "status", "phase", NULL), "");
+
+    if (!*json_str_or(json_at(pod, "spec", "nodeName", NULL), "") || streq(phase, "Succeeded") ||
+        streq(phase, "Failed"))
+        return 0;
+    if (wish < 0)
+        wish = json_int_or(json_at(pod, "spec", "terminationGracePeriodSeconds", NULL), 30);
+    return wish < 0 ? 1 : wish;
+}
+
+const struct strategy strategy_pods = {
+    .group = "",
+    .plural = "pods",
+    .prepare = prepare,
+    .validate = validate,
+    .merge = merge,
+    .act = act,
+    .grace = grace,
+};

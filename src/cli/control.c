@@ -1,0 +1,180 @@
+/* `holt control`: the API server. */
+#include "cli/cli.h"
+#include "cli/pki.h"
+
+#include "apiserver/server.h"
+#include "base/fdio.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "wire/http.h"
+#include "wire/tls.h"
+
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#define PEM_MAX_BYTES 65536
+#define BACKLOG 1024
+
+struct control_options {
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file;
+    int64_t ready_fd;
+};
+
+struct control {
+    struct event_base *base;
+    struct event *term, *interrupt;
+    struct ssl_ctx_st *tls;
+    struct apiserver *server;
+    struct http_server *http;
+};
+
+static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *base)
+{
+    (void)event_base_loopbreak(base);
+}
+
+/* "ADDR:PORT" or "[ADDR]:PORT". */
+static int parse_listen(const char *text, char **ret_host, uint16_t *ret_port, struct error *err)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+
+    if (!colon || colon == text || !parse_u64(colon + 1, &port) || port > 65535)
+        return error_set(err, EINVAL, "--listen: \"%s\" is not ADDRESS:PORT", text);
+    bool brackets = *text == '[' && colon[-1] == ']';
+    *ret_host = xstrndup(text + brackets, (size_t)(colon - text) - 2 * (size_t)brackets);
+    *ret_port = (uint16_t)port;
+    return 0;
+}
+
+static int open_listener(const char *host, uint16_t port, struct error *err)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    bool is_v4 = inet_pton(AF_INET, host, &v4.sin_addr) == 1;
+
+    if (!is_v4 && inet_pton(AF_INET6, host, &v6.sin6_addr) != 1)
+        return error_set(err, EINVAL, "--listen: \"%s\" is not an IP address", host);
+    const struct sockaddr *address = is_v4 ? (const void *)&v4 : (const void *)&v6;
+    _cleanup_close_ int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, address, is_v4 ? sizeof(v4) : sizeof(v6)) < 0 || listen(fd, BACKLOG) < 0)
+        return error_set_errno(err, errno, "listen on %s port %u", host, port);
+    return take_fd(fd);
+}
+
+static int read_file(const char *path, char **ret, struct error *err)
+{
+    return file_read_at(AT_FDCWD, path, PEM_MAX_BYTES, ret, NULL, err);
+}
+
+static struct ssl_ctx_st *make_tls(const struct pki_paths *pki, struct error *err)
+{
+    _cleanup_(tls_cert_free) struct tls_cert cert = {0};
+    _cleanup_free_ char *ca = NULL;
+
+    if (read_file(pki->server_cert, &cert.cert_pem, err) < 0 || read_file(pki->server_key, &cert.key_pem, err) < 0 ||
+        read_file(pki->ca_cert, &ca, err) < 0)
+        return NULL;
+    return tls_server_context(&cert, ca, err);
+}
+
+static int start_server(struct control *c, const struct control_options *o, struct error *err)
+{
+    _cleanup_free_ char *path = xasprintf("%s/store.db", o->data_dir);
+    const struct apiserver_options options = {
+        .base = c->base,
+        .store_path = path,
+        .durability = streq(o->durability, "normal") ? STORE_DURABILITY_NORMAL : STORE_DURABILITY_FULL,
+        .node_name = o->node_name,
+        .server_address = o->listen,
+        .token_file = o->token_file,
+    };
+
+    c->server = apiserver_new(&options, err);
+    return c->server ? 0 : -err->code;
+}
+
+static int start(struct control *c, const struct control_options *o, struct error *err)
+{
+    _cleanup_(pki_paths_free) struct pki_paths pki = {0};
+    _cleanup_free_ char *host = NULL;
+    uint16_t port = 0;
+
+    if (parse_listen(o->listen, &host, &port, err) < 0 || pki_prepare(o->data_dir, host, &pki, err) < 0)
+        return -err->code;
+    if (o->kubeconfig) {
+        static const char *const groups[] = {"system:masters", NULL};
+        _cleanup_free_ char *server = xasprintf("https://%s", o->listen);
+        if (pki_write_kubeconfig(&pki, server, "admin", groups, o->kubeconfig, err) < 0)
+            return -err->code;
+    }
+    c->tls = make_tls(&pki, err);
+    if (!c->tls || start_server(c, o, err) < 0)
+        return -err->code;
+    int fd = open_listener(host, port, err);
+    if (fd < 0)
+        return fd;
+    static const struct http_server_options http = {0};
+    c->http = http_server_new(c->base, fd, c->tls, &http, apiserver_handle, c->server);
+    return 0;
+}
+
+static void stop(struct control *c)
+{
+    apiserver_free(c->server); /* answers what waits for the disk */
+    http_server_free(c->http);
+    tls_context_free(c->tls);
+    if (c->term)
+        event_free(c->term);
+    if (c->interrupt)
+        event_free(c->interrupt);
+    if (c->base)
+        event_base_free(c->base);
+}
+
+int cmd_control(int argc, char **argv)
+{
+    _cleanup_error_ struct error err = ERROR_INIT;
+    struct control_options o = {
+        .data_dir = "/var/lib/holt", .run_dir = "/run/holt", .listen = "127.0.0.1:6443", .durability = "full"};
+    const struct option options[] = {
+        {"data-dir", 0, OPTION_STRING, &o.data_dir, "DIR", "State that must be kept"},
+        {"run-dir", 0, OPTION_STRING, &o.run_dir, "DIR", "Run-time state"},
+        {"listen", 0, OPTION_STRING, &o.listen, "ADDR:PORT", "Where the API is served"},
+        {"kubeconfig", 0, OPTION_STRING, &o.kubeconfig, "FILE", "Write an administrator's kubeconfig here"},
+        {"durability", 0, OPTION_STRING, &o.durability, "full|normal", "Whether each write waits for the disk"},
+        {"node-name", 0, OPTION_STRING, &o.node_name, "NAME", "The node that pods are put on"},
+        {"token-file", 0, OPTION_STRING, &o.token_file, "FILE", "Lines of token,user,uid,\"group,...\""},
+        {"ready-fd", 0, OPTION_INT, &o.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+    };
+    struct control c = {0};
+    int rest;
+
+    if (options_parse("holt control [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+        return fail(EXIT_USAGE, &err);
+    log_setup("control", LOG_LEVEL_INFO);
+    c.base = event_base_new();
+    c.term = c.base ? evsignal_new(c.base, SIGTERM, on_stop, c.base) : NULL;
+    c.interrupt = c.base ? evsignal_new(c.base, SIGINT, on_stop, c.base) : NULL;
+    if (!c.term || !c.interrupt || evsignal_add(c.term, NULL) < 0 || evsignal_add(c.interrupt, NULL) < 0)
+        return failf(EXIT_HOLT_FAILED, "control: cannot make the event loop");
+    (void)signal(SIGPIPE, SIG_IGN);
+    int r = start(&c, &o, &err);
+    if (r == 0) {
+        log_info("serving", "address", o.listen, NULL);
+        if (o.ready_fd > 0) {
+            (void)fd_write_all((int)o.ready_fd, "ready\n", 6); /* a supervisor that is gone ends us anyway */
+            (void)close((int)o.ready_fd);
+        }
+        (void)event_base_dispatch(c.base);
+    }
+    stop(&c);
+    return r < 0 ? fail(EXIT_HOLT_FAILED, &err) : 0;
+}
