@@ -106,6 +106,8 @@ struct json *json_parse(const char *text, size_t len, struct error *err);
 struct json *json_parse_with(const char *text, size_t len, const struct json_parse_options *options, struct error *err);
 /* Compact, without a newline at the end. */
 void json_write(const struct json *v, struct strbuf *out);
+/* As json_write, with members sorted by name: values that differ only in order give the same text. */
+void json_write_sorted(const struct json *v, struct strbuf *out);
 char *json_text(const struct json *v);
 char *json_text_pretty(const struct json *v);
 /* Appends s as a JSON string literal, quotes included. */

@@ -309,6 +309,47 @@ void json_write(const struct json *v, struct strbuf *out)
     write_value(v, -1, out);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void write_sorted_members(const struct json *v, struct strbuf *out)
+{
+    size_t n = 0;
+    _cleanup_free_ const char **names = xcalloc(json_size(v) + 1, sizeof(*names));
+
+    for (struct json_iter it = {0}; json_each(v, &it);)
+        names[n++] = it.key;
+    qsort(names, n, sizeof(*names), compare_names);
+    strbuf_addc(out, '{');
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            strbuf_addc(out, ',');
+        json_write_string(names[i], strlen(names[i]), out);
+        strbuf_addc(out, ':');
+        json_write_sorted(json_get(v, names[i]), out);
+    }
+    strbuf_addc(out, '}');
+}
+
+void json_write_sorted(const struct json *v, struct strbuf *out)
+{
+    if (json_is(v, JSON_OBJECT)) {
+        write_sorted_members(v, out);
+    } else if (json_is(v, JSON_ARRAY)) {
+        strbuf_addc(out, '[');
+        for (size_t i = 0; i < json_size(v); i++) {
+            if (i)
+                strbuf_addc(out, ',');
+            json_write_sorted(json_item(v, i), out);
+        }
+        strbuf_addc(out, ']');
+    } else {
+        json_write(v, out);
+    }
+}
+
 char *json_text(const struct json *v)
 {
     struct strbuf b = {0};
