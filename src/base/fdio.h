@@ -32,7 +32,7 @@ int mkdirs_at(int dirfd, const char *path, mode_t mode, struct error *err);
 int remove_tree_at(int dirfd, const char *path, struct error *err);
 
 /* Sends one message with descriptors; the peer receives the descriptors with O_CLOEXEC. */
-#define FD_PASS_MAX 64
+#define FD_PASS_MAX 250 /* the kernel takes 253 */
 int fds_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, struct error *err);
 /*
  * Receives one message of at most size bytes and at most max_fds descriptors (surplus ones are closed and -EMSGSIZE is

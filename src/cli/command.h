@@ -24,6 +24,7 @@ struct command {
 int cmd_control(int argc, char **argv);
 int cmd_egress(int argc, char **argv);
 int cmd_image(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_up(int argc, char **argv);
 int cmd_attach(int argc, char **argv);
 int cmd_cp(int argc, char **argv);

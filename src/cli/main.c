@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"control", "the API server", cmd_control, .internal = true},
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
     {"image", "import, list and remove images", cmd_image},
+    {"run", "run one command in a new sandbox, without a server", cmd_run},
     {"up", "start holt on this machine and keep it running", cmd_up},
     {"ls", "list sandboxes", cmd_ls},
     {"exec", "run a command in a sandbox", cmd_exec},

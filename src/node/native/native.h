@@ -24,7 +24,9 @@
 
 enum native_mount_kind {
     NATIVE_MOUNT_BIND,  /* source: directory or file on the host, opened without following links; idmapped when asked */
-    NATIVE_MOUNT_TMPFS, /* size_bytes, 0 = a share of the memory limit */
+    NATIVE_MOUNT_TMPFS, /* size_bytes, 0 = half the memory limit, or NATIVE_DEFAULT_TMPFS */
+    /* source: a directory of the host as the lower of an overlay, whose upper is in the sandbox's upper; idmapped */
+    NATIVE_MOUNT_OVERLAY,
 };
 
 struct native_mount {
@@ -32,10 +34,11 @@ struct native_mount {
     const char *source;
     const char *target; /* absolute path inside; missing parents are made in the upper layer */
     uint64_t size_bytes;
-    mode_t mode;    /* of the tmpfs root; 0 = 0755 */
+    mode_t mode; /* of the tmpfs root; 0 = 0755 */
     bool read_only;
     bool no_exec;
-    bool idmap; /* host uid 0.. of the source appears as uid 0.. inside, and writes land as uid 0.. outside */
+    bool idmap;     /* host uid 0.. of the source appears as uid 0.. inside, and writes land as uid 0.. outside */
+    uint32_t owner; /* with idmap: this uid and gid of the source is root inside, as idmap_open_owner() says */
 };
 
 struct native_limits {
@@ -47,6 +50,8 @@ struct native_limits {
     uint64_t nofile;     /* RLIMIT_NOFILE; 0 = default */
 };
 #define NATIVE_DEFAULT_PIDS 4096
+#define NATIVE_DEFAULT_TMPFS (256ull * 1024 * 1024)
+#define NATIVE_DEFAULT_UPPER (2048ull * 1024 * 1024)
 
 struct native_spec {
     const char *id; /* [a-z0-9-], at most 63: names the cgroup and shows in errors */
@@ -55,7 +60,8 @@ struct native_spec {
     /*
      * Root: read-only lower directories, topmost first, then an upper. lowers may be directories of the host
      * (uid 0 owned: idmapped into the range). upper_dir holds "upper" and "work", made and owned by the backend;
-     * NULL = the upper is a tmpfs of upper_bytes.
+     * NULL = the upper is a tmpfs of upper_bytes. /dev/shm (and /tmp of a read-only root) is memory of upper_bytes
+     * too. 0 = half the memory limit, or NATIVE_DEFAULT_UPPER without one.
      */
     const char *const *lowers;
     size_t lower_count;
@@ -67,12 +73,17 @@ struct native_spec {
     struct native_limits limits;
     /* A listening or connected unix socket: fd 3 of the guest. Borrowed. */
     int guest_socket;
+    /* A network namespace prepared by netns_open() (netns.h). Borrowed. 0 = a fresh one with `lo` only. */
+    int net_ns;
+    /* Join only control groups that enforce one of the limits: no accounting, no freezing. For `holt run`. */
+    bool only_limits;
     /* capabilities of the range kept for the payload, bitmask; native_default_caps() unless the Pod drops some. */
     uint64_t capabilities;
     bool strict; /* refuse to start when any layer is missing on this host (always on for the node) */
 };
 
-/* CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID: what a package manager needs inside its own user namespace. */
+/* CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID: what a package manager needs inside its own user
+ * namespace. */
 uint64_t native_default_caps(void);
 
 struct native_sandbox {
@@ -99,6 +110,8 @@ int native_kill(const char *id, struct error *err);
 int native_destroy(const char *id, int timeout_ms, struct error *err);
 /* Ids of all sandboxes that have a cgroup of ours, malloc'd NULL-terminated. For adoption and clean-up. */
 char **native_list(struct error *err);
+/* Stops all processes where they are, or lets them go on. Returns when it is done; bounded by a second. */
+int native_freeze(const char *id, bool frozen, struct error *err);
 int native_set_limits(const char *id, const struct native_limits *limits, struct error *err);
 
 /* The cgroup parent: several instances of holt side by side keep apart by it. Default "holt". Borrowed. */
@@ -115,4 +128,3 @@ struct zygote *zygote_start(struct error *err);
  */
 int zygote_spawn(struct zygote *z, const struct native_spec *spec, struct native_sandbox *ret, struct error *err);
 void zygote_stop(struct zygote *z);
-
