@@ -454,10 +454,31 @@ static void roll_back(struct store *s, const struct error *err)
     s->full_until_ns = time_monotonic_ns() + FULL_RETRY_NS;
     if (s->staged)
         unpin(s->staged);
-    history_roll_back(s);
+    history_roll_back(s, s->durable);
     watches_rolled_back(s);
     fire_waiters(s, &s->failure);
     s->durable = s->revision;
+}
+
+void store_undo(struct store *s, int64_t revision,
+                void (*undone)(void *arg, enum store_event_type type, const struct json *value,
+                               const struct json *previous),
+                void *arg)
+{
+    struct log_batch *b = s->staged;
+
+    while (s->revision > revision && s->history.count > 0 &&
+           history_at(&s->history, s->history.count - 1)->revision > revision) {
+        struct history_entry *e = history_undo(s);
+        undone(arg, e->type, e->object->pub.value, e->previous ? e->previous->pub.value : NULL);
+        history_entry_unref(e);
+    }
+    while (b && b->count > 0 && b->records[b->count - 1].revision > revision) {
+        struct stored_impl *o = b->records[--b->count].owner;
+        o->pins--;
+        stored_unref(&o->pub);
+    }
+    s->revision = revision;
 }
 
 static void on_batch(void *arg, struct log_batch *b, const struct error *err)

@@ -22,6 +22,7 @@
 struct event_base;
 struct store;
 
+enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
 enum store_durability { STORE_DURABILITY_FULL, STORE_DURABILITY_NORMAL };
 
 /* An object at a revision; immutable, reference-counted. */
@@ -68,6 +69,16 @@ struct stored *store_put(struct store *s, const char *resource, const char *key,
 int store_delete(struct store *s, const char *resource, const char *key, struct json *last, int64_t expect,
                  struct error *err);
 
+/*
+ * Undoes every write behind revision, which must be one that store_revision() gave in this turn of the loop: nobody
+ * else has seen them yet. undone runs for each, newest first; previous is NULL when the object was new, value the last
+ * state of one that was deleted.
+ */
+void store_undo(struct store *s, int64_t revision,
+                void (*undone)(void *arg, enum store_event_type type, const struct json *value,
+                               const struct json *previous),
+                void *arg);
+
 /* done runs on the loop when revision is on disk (err NULL) or could not be written (err set). May run at once in a
  * later turn, never inside the call. */
 void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err), void *arg);
@@ -75,7 +86,6 @@ bool store_is_durable(const struct store *s, int64_t revision);
 /* Everything up to here is on disk, and durable watches have been told. */
 int64_t store_durable_revision(const struct store *s);
 
-enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
 struct store_event {
     enum store_event_type type;
     int64_t revision;

@@ -141,24 +141,26 @@ void history_trim(struct store *s)
     }
 }
 
-static void undo(struct store *s, struct history_entry *e)
+struct history_entry *history_undo(struct store *s)
 {
+    struct history_entry *e = history_pop_newest(&s->history);
+
     (void)history_pop_newest(&e->resource->history); /* the same entry */
     s->history_bytes -= e->bytes;
+    s->cooled = MIN(s->cooled, s->history.count);
     if (e->previous) {
         stored_warm(e->previous);
         resource_place(e->resource, stored_ref(&e->previous->pub));
     } else {
         resource_drop(e->resource, e->object->pub.key);
     }
-    history_entry_unref(e);
+    return e;
 }
 
-void history_roll_back(struct store *s)
+void history_roll_back(struct store *s, int64_t revision)
 {
-    while (s->history.count > 0 && history_at(&s->history, s->history.count - 1)->revision > s->durable)
-        undo(s, history_pop_newest(&s->history));
-    s->cooled = MIN(s->cooled, s->history.count);
+    while (s->history.count > 0 && history_at(&s->history, s->history.count - 1)->revision > revision)
+        history_entry_unref(history_undo(s));
 }
 
 void history_free(struct store *s)

@@ -121,8 +121,10 @@ void history_record(struct store *s, struct store_resource *r, enum store_event_
                     struct stored_impl *object, struct stored_impl *previous);
 void history_trim(struct store *s);
 void history_entry_unref(struct history_entry *e);
-/* Undoes everything that is not durable. */
-void history_roll_back(struct store *s);
+/* Takes back the newest entry; the caller owns it. */
+struct history_entry *history_undo(struct store *s);
+/* Takes back everything behind revision. */
+void history_roll_back(struct store *s, int64_t revision);
 void history_free(struct store *s);
 
 /* Serves the watches of dirty resources. */

@@ -53,3 +53,34 @@ void kube_free(struct kube *k)
     if (k)
         k->ops->free(k);
 }
+
+static int code_of_status(int status)
+{
+    switch (status) {
+    case 404:
+        return ENOENT;
+    case 409:
+        return EEXIST;
+    case 401:
+    case 403:
+        return EACCES;
+    case 400:
+    case 422:
+        return EINVAL;
+    case 410:
+        return EOVERFLOW;
+    case 429:
+    case 503:
+        return EAGAIN;
+    default:
+        return EIO;
+    }
+}
+
+void kube_error_from_status(int status, const struct json *object, struct error *err)
+{
+    const char *message = json_str(json_get(object, "message"));
+
+    (void)error_set(err, code_of_status(status), "%s", message ? message : "the API server answered without a message");
+    error_set_reason(err, json_str(json_get(object, "reason")));
+}

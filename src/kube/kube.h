@@ -81,6 +81,8 @@ void kube_watch_stop(struct kube_watch *w); /* no callback afterwards */
 void kube_free(struct kube *k);
 
 /* For transports. */
+/* What an answer of status >= 400 means, from its Status object (may be NULL). */
+void kube_error_from_status(int status, const struct json *object, struct error *err);
 struct kube_ops {
     void (*request)(struct kube *k, const struct kube_request *request, kube_done done, void *arg);
     struct kube_watch *(*watch)(struct kube *k, const struct kube_resource *r, const char *ns,

@@ -59,41 +59,14 @@ struct call {
     void *arg;
 };
 
-static int code_of_status(int status)
-{
-    switch (status) {
-    case 404:
-        return ENOENT;
-    case 409:
-        return EEXIST;
-    case 401:
-    case 403:
-        return EACCES;
-    case 400:
-    case 422:
-        return EINVAL;
-    case 410:
-        return EOVERFLOW;
-    case 429:
-    case 503:
-        return EAGAIN;
-    default:
-        return EIO;
-    }
-}
-
 static void call_done(void *arg, int status, const struct http_headers *headers UNUSED, const char *body, size_t len)
 {
     struct call *call = arg;
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_json_ struct json *object = len ? json_parse(body, len, &err) : NULL;
 
-    if (status >= 400) {
-        const char *message = json_str(json_get(object, "message"));
-        (void)error_set(&err, code_of_status(status), "%s",
-                        message ? message : "the API server answered without a message");
-        error_set_reason(&err, json_str(json_get(object, "reason")));
-    }
+    if (status >= 400)
+        kube_error_from_status(status, object, &err);
     call->done(call->arg, status, object, err.code ? &err : NULL);
     free(call);
 }
