@@ -56,8 +56,7 @@ static int check_place(struct api_call *c, struct json *metadata)
     return 0;
 }
 
-/* A copy of a body that c may change down to metadata, without unknown fields; NULL: refused. */
-static struct json *decode(struct api_call *c, const struct json *body)
+struct json *api_decode(struct api_call *c, const struct json *body)
 {
     if (!json_is(body, JSON_OBJECT))
         return (void)api_fail(c, status_bad_request("the body of the request is not an object")), NULL;
@@ -196,7 +195,7 @@ int api_store_new(struct api_call *c, struct json *new_object)
 
 void api_create(struct api_call *c)
 {
-    struct json *object = decode(c, c->body);
+    struct json *object = api_decode(c, c->body);
 
     if (object)
         (void)api_store_new(c, object);
@@ -238,7 +237,10 @@ static struct json *merge_parts(struct api_call *c, struct json *object, const s
         json_set(merged, "status", json_ref(json_get(object, "status")));
         if (!json_get(object, "status"))
             json_remove(merged, "status");
-        (void)json_own(merged, "metadata");
+        struct json *fields = json_at(object, "metadata", "managedFields", NULL);
+        struct json *metadata = json_own(merged, "metadata");
+        if (c->fields_tracked && fields)
+            json_set(metadata, "managedFields", json_ref(fields));
         json_unref(object);
         return merged;
     }
@@ -324,20 +326,16 @@ int api_store_change(struct api_call *c, struct stored *old, struct json *new_ob
 
     if (check_versions(c, old, json_get(object, "metadata")) < 0)
         return -1;
-    _cleanup_json_ struct json *sent_fields = json_ref(json_at(object, "metadata", "managedFields", NULL));
-    bool sent = json_has(json_get(object, "metadata"), "managedFields");
     object = merge_parts(c, take_ptr(object), before);
     metadata_keep_old(json_get(object, "metadata"), before);
     object_default(c, &object);
     if (run_strategy(c, object, before) < 0 || validate(c, object, before) < 0)
         return -1;
     count_generation(c->resource, object, before);
-    if (!*c->subresource && sent)
-        json_set(json_get(object, "metadata"), "managedFields", take_ptr(sent_fields));
     object_track_fields(c, object, before);
     json_set_str(json_get(object, "metadata"), "resourceVersion",
                  json_str_at(before, "metadata", "resourceVersion", NULL));
-    if (json_equal(object, before))
+    if (json_equal(object, before) || managed_fields_only_times_differ(object, before))
         return api_answer_stored(c, 200, old);
     if (c->options.dry_run)
         return api_answer(c, 200, json_ref(object));
@@ -353,7 +351,7 @@ void api_update(struct api_call *c)
         (void)api_current(c); /* says 404 */
         return;
     }
-    struct json *object = decode(c, c->body);
+    struct json *object = api_decode(c, c->body);
     if (!object)
         return;
     if (old)

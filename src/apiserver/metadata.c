@@ -20,13 +20,14 @@ char *metadata_generate_name(const char *prefix)
 
 void metadata_make_new(const struct api_call *c, struct json *metadata)
 {
-    static const char *const dropped[] = {"deletionTimestamp", "deletionGracePeriodSeconds",
-                                          "selfLink",          "managedFields",
-                                          "resourceVersion",   "generation"};
+    static const char *const dropped[] = {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
+                                          "resourceVersion", "generation"};
     char uid[UUID_TEXT_SIZE], now[TIME_RFC3339_MAX];
 
     for (size_t i = 0; i < ARRAY_LEN(dropped); i++)
         json_remove(metadata, dropped[i]);
+    if (!c->fields_tracked)
+        json_remove(metadata, "managedFields");
     random_uuid(uid);
     api_time_text(c->server, now);
     json_set_str(metadata, "uid", uid);
@@ -45,8 +46,7 @@ void metadata_keep_old(struct json *metadata, const struct json *old)
                                        "deletionGracePeriodSeconds",
                                        "generation",
                                        "selfLink",
-                                       "generateName",
-                                       "managedFields"};
+                                       "generateName"};
     const struct json *before = json_get(old, "metadata");
 
     for (size_t i = 0; i < ARRAY_LEN(kept); i++) {

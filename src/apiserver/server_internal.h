@@ -93,6 +93,7 @@ struct api_call {
     enum patch_type patch;
     struct json *body;       /* borrowed, never changed */
     char *const *duplicates; /* paths of duplicate keys the parser saw */
+    bool fields_tracked;     /* managedFields are final: an apply has made them */
     struct api_result result;
 };
 
@@ -122,6 +123,8 @@ void api_list(struct api_call *c);
 void api_patch(struct api_call *c);
 void api_delete(struct api_call *c);
 void api_delete_collection(struct api_call *c);
+/* A copy of a body that c may change down to metadata, without unknown fields; NULL: refused. */
+struct json *api_decode(struct api_call *c, const struct json *body);
 /* The common ends of all writes: new_object is taken, is c's own down to metadata, and comes from a decoded body. */
 int api_store_new(struct api_call *c, struct json *new_object);
 int api_store_change(struct api_call *c, struct stored *old, struct json *new_object);
