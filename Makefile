@@ -21,6 +21,7 @@ APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk
 
 deps:
 	@tools/install-packages $(APT_BUILD)
+	@id holt >/dev/null 2>&1 || useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin holt
 
 deps-test: deps
 	@tools/install-packages $(APT_TEST)

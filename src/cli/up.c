@@ -15,6 +15,8 @@
 #include <ctype.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -26,6 +28,7 @@
 /* A process that has run this long has earned a quick restart. */
 #define RESTART_RESET_NS (30 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_S 20
+#define DEFAULT_USER "holt"
 
 struct supervisor;
 
@@ -33,7 +36,8 @@ struct child {
     struct supervisor *up;
     const char *name;
     char **argv;
-    pid_t pid; /* 0 = not running */
+    bool unprivileged; /* runs as the supervisor's --user */
+    pid_t pid;         /* 0 = not running */
     bool ready;
     int64_t started_ns, delay_ns;
     struct event *restart;
@@ -52,7 +56,9 @@ struct supervisor {
     int wait_socket;
     int *waiting; /* connections of `holt wait` */
     size_t waiting_count, waiting_capacity;
-    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name;
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user;
+    uid_t uid; /* of the user for control and egress; 0 = they stay root */
+    gid_t gid;
     char *admin_config, *server;
     int64_t ready_fd;
     bool stop_sandboxes, announced, stopping;
@@ -128,10 +134,17 @@ static void on_ready(evutil_socket_t fd, short what UNUSED, void *arg)
 
 static void exec_child(const struct child *c, int ready_write, pid_t parent)
 {
+    const struct supervisor *up = c->up;
     sigset_t none;
 
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (c->unprivileged && up->uid &&
+        (setgroups(0, NULL) < 0 || setresgid(up->gid, up->gid, up->gid) < 0 ||
+         setresuid(up->uid, up->uid, up->uid) < 0))
+        _exit(EXIT_HOLT_FAILED);
+    if (c->unprivileged)
+        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* the supervisor ended before prctl */
         _exit(1);
@@ -272,14 +285,16 @@ static void define_children(struct supervisor *up, const char *node_config)
 {
     struct child *c = up->children;
 
-    c[CHILD_CONTROL] = (struct child){.name = "control"};
+    _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid);
+
+    c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
     c[CHILD_CONTROL].argv =
         arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir, "--listen", up->listen,
                   "--durability", up->durability, "--node-name", up->node_name, "--ready-fd", "3", NULL);
     c[CHILD_NODE] = (struct child){.name = "node"};
     c[CHILD_NODE].argv = arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir",
-                                   up->run_dir, "--node-name", up->node_name, "--ready-fd", "3", NULL);
-    c[CHILD_EGRESS] = (struct child){.name = "egress"};
+                                   up->run_dir, "--node-name", up->node_name, "--group", gid, "--ready-fd", "3", NULL);
+    c[CHILD_EGRESS] = (struct child){.name = "egress", .unprivileged = true};
     c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->run_dir, "--ready-fd", "3", NULL);
     for (size_t i = 0; i < CHILD_COUNT; i++) {
         c[i].up = up;
@@ -341,6 +356,63 @@ static char *default_node_name(void)
     return xstrdup(isalnum((unsigned char)name[0]) ? name : "holt");
 }
 
+/* The user for what needs no root. The default one is used when it exists; one that was asked for must. */
+static int find_user(struct supervisor *up, struct error *err)
+{
+    const char *name = up->user ? up->user : DEFAULT_USER;
+
+    errno = 0;
+    const struct passwd *pw = getpwnam(name);
+    if (pw && pw->pw_uid) {
+        up->uid = pw->pw_uid;
+        up->gid = pw->pw_gid;
+        return 0;
+    }
+    if (up->user)
+        return error_set(err, ENOENT, "--user: there is no user \"%s\" other than root", name);
+    log_warn("there is no user " DEFAULT_USER ": the API server runs as root (useradd --system " DEFAULT_USER ")",
+             NULL);
+    return 0;
+}
+
+/* Copies one file into control's own directory, readable by its user alone. */
+static int give(const struct supervisor *up, const char *from, const char *dir, const char *name, struct error *err)
+{
+    _cleanup_free_ char *text = NULL, *to = xasprintf("%s/%s", dir, name);
+    size_t len;
+    int r = file_read_at(AT_FDCWD, from, 1 << 20, &text, &len, err);
+
+    if (r == 0)
+        r = file_write_atomic_at(AT_FDCWD, to, text, len, 0600, err);
+    if (r == 0 && lchown(to, up->uid, up->gid) < 0)
+        r = error_set_errno(err, errno, "chown %s", to);
+    if (text)
+        explicit_bzero(text, len);
+    return r;
+}
+
+/*
+ * What control owns: its state, and copies of the keys it needs. The CA's key is not among them: who breaks into the
+ * API server cannot make certificates.
+ */
+static int prepare_control(const struct supervisor *up, const struct pki_paths *pki, struct error *err)
+{
+    _cleanup_free_ char *dir = xasprintf("%s/control", up->data_dir);
+    int fd = mkdirs_at(AT_FDCWD, dir, 0700, err);
+
+    if (fd < 0)
+        return fd;
+    (void)close(fd);
+    if (lchown(dir, up->uid, up->gid) < 0)
+        return error_set_errno(err, errno, "chown %s", dir);
+    int r = give(up, pki->ca_cert, dir, "ca.crt", err);
+    if (r == 0)
+        r = give(up, pki->server_cert, dir, "server.crt", err);
+    if (r == 0)
+        r = give(up, pki->server_key, dir, "server.key", err);
+    return r;
+}
+
 static int prepare(struct supervisor *up, char **ret_node_config, struct error *err)
 {
     static const char *const admins[] = {"system:masters", NULL}, *const nodes[] = {"system:nodes", NULL};
@@ -360,7 +432,9 @@ static int prepare(struct supervisor *up, char **ret_node_config, struct error *
     up->admin_config = up->kubeconfig ? xstrdup(up->kubeconfig) : xasprintf("%s/admin.kubeconfig", up->data_dir);
     *ret_node_config = xasprintf("%s/node.kubeconfig", up->data_dir);
     _cleanup_free_ char *node_user = xasprintf("system:node:%s", up->node_name);
-    r = pki_write_kubeconfig(&pki, up->server, "admin", admins, up->admin_config, err);
+    r = prepare_control(up, &pki, err);
+    if (r == 0)
+        r = pki_write_kubeconfig(&pki, up->server, "admin", admins, up->admin_config, err);
     if (r == 0)
         r = pki_write_kubeconfig(&pki, up->server, node_user, nodes, *ret_node_config, err);
     return r;
@@ -424,6 +498,7 @@ int cmd_up(int argc, char **argv)
          "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
         {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
         {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
+        {"user", 0, OPTION_STRING, &up.user, "NAME", "Whom the API server runs as (" DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
         {"stop-sandboxes", 0, OPTION_FLAG, &up.stop_sandboxes, NULL, "End all sandboxes when holt is stopped"},
     };
@@ -444,7 +519,7 @@ int cmd_up(int argc, char **argv)
 
     log_setup("up", LOG_LEVEL_INFO);
     _cleanup_close_ int lock = lock_run_dir(up.run_dir, &err);
-    if (lock < 0 || prepare(&up, &node_config, &err) < 0)
+    if (lock < 0 || find_user(&up, &err) < 0 || prepare(&up, &node_config, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     up.base = event_base_new();
     if (!up.base || listen_for_wait(&up, &err) < 0)
