@@ -1,12 +1,15 @@
-/* `holt control`: the API server. */
+/* `holt control`: the API server, the controllers and the gateway, in one process on one loop. */
 #include "cli/cli.h"
 #include "cli/pki.h"
 
+#include "apiserver/inproc.h"
 #include "apiserver/server.h"
 #include "base/fdio.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "controllers/sandbox.h"
+#include "gateway/gateway.h"
 #include "wire/http.h"
 #include "wire/tls.h"
 
@@ -21,7 +24,7 @@
 #define BACKLOG 1024
 
 struct control_options {
-    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file;
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file, *keys_dir;
     int64_t ready_fd;
 };
 
@@ -30,6 +33,10 @@ struct control {
     struct event *term, *interrupt;
     struct ssl_ctx_st *tls;
     struct apiserver *server;
+    struct kube *kube;
+    struct runner *runner;
+    struct informer *pods; /* for the gateway */
+    struct gateway *gateway;
     struct http_server *http;
 };
 
@@ -74,20 +81,37 @@ static int read_file(const char *path, char **ret, struct error *err)
     return file_read_at(AT_FDCWD, path, PEM_MAX_BYTES, ret, NULL, err);
 }
 
-static struct ssl_ctx_st *make_tls(const struct pki_paths *pki, struct error *err)
+static struct ssl_ctx_st *make_tls(const char *dir, struct error *err)
 {
     _cleanup_(tls_cert_free) struct tls_cert cert = {0};
-    _cleanup_free_ char *ca = NULL;
+    _cleanup_free_ char *ca = NULL, *ca_path = xasprintf("%s/ca.crt", dir);
+    _cleanup_free_ char *cert_path = xasprintf("%s/server.crt", dir), *key_path = xasprintf("%s/server.key", dir);
 
-    if (read_file(pki->server_cert, &cert.cert_pem, err) < 0 || read_file(pki->server_key, &cert.key_pem, err) < 0 ||
-        read_file(pki->ca_cert, &ca, err) < 0)
+    if (read_file(cert_path, &cert.cert_pem, err) < 0 || read_file(key_path, &cert.key_pem, err) < 0 ||
+        read_file(ca_path, &ca, err) < 0)
         return NULL;
     return tls_server_context(&cert, ca, err);
 }
 
+/* Without a supervisor that has made them, the keys are made here. */
+static int own_keys(const struct control_options *o, const char *host, char **ret_dir, struct error *err)
+{
+    static const char *const groups[] = {"system:masters", NULL};
+    _cleanup_(pki_paths_free) struct pki_paths pki = {0};
+    int r = pki_prepare(o->data_dir, host, &pki, err);
+
+    if (r == 0)
+        *ret_dir = xstrdup(pki.dir);
+    if (r == 0 && o->kubeconfig) {
+        _cleanup_free_ char *server = xasprintf("https://%s", o->listen);
+        r = pki_write_kubeconfig(&pki, server, "admin", groups, o->kubeconfig, err);
+    }
+    return r;
+}
+
 static int start_server(struct control *c, const struct control_options *o, struct error *err)
 {
-    _cleanup_free_ char *path = xasprintf("%s/store.db", o->data_dir);
+    _cleanup_free_ char *dir = xasprintf("%s/control", o->data_dir), *path = xasprintf("%s/store.db", dir);
     const struct apiserver_options options = {
         .base = c->base,
         .store_path = path,
@@ -96,38 +120,52 @@ static int start_server(struct control *c, const struct control_options *o, stru
         .server_address = o->listen,
         .token_file = o->token_file,
     };
+    int fd = mkdirs_at(AT_FDCWD, dir, 0700, err);
 
+    if (fd < 0)
+        return fd;
+    (void)close(fd);
     c->server = apiserver_new(&options, err);
     return c->server ? 0 : -err->code;
 }
 
+/* The controllers and the gateway, on the API server's own transport. */
+static void start_controllers(struct control *c, const struct control_options *o)
+{
+    c->kube = inproc_new(c->server);
+    c->runner = runner_new(c->base, c->kube, &clock_system);
+    runner_add(c->runner, &sandbox_controller);
+    runner_start(c->runner);
+    c->pods = informer_new(c->kube, &KUBE_PODS, NULL, NULL, NULL);
+    c->gateway = gateway_new(c->base, c->pods, o->data_dir, o->run_dir);
+    apiserver_set_streams(c->server, gateway_streams(c->gateway));
+}
+
 static int start(struct control *c, const struct control_options *o, struct error *err)
 {
-    _cleanup_(pki_paths_free) struct pki_paths pki = {0};
-    _cleanup_free_ char *host = NULL;
+    static const struct http_server_options http = {0};
+    _cleanup_free_ char *host = NULL, *keys = o->keys_dir ? xstrdup(o->keys_dir) : NULL;
     uint16_t port = 0;
 
-    if (parse_listen(o->listen, &host, &port, err) < 0 || pki_prepare(o->data_dir, host, &pki, err) < 0)
+    if (parse_listen(o->listen, &host, &port, err) < 0 || (!keys && own_keys(o, host, &keys, err) < 0))
         return -err->code;
-    if (o->kubeconfig) {
-        static const char *const groups[] = {"system:masters", NULL};
-        _cleanup_free_ char *server = xasprintf("https://%s", o->listen);
-        if (pki_write_kubeconfig(&pki, server, "admin", groups, o->kubeconfig, err) < 0)
-            return -err->code;
-    }
-    c->tls = make_tls(&pki, err);
+    c->tls = make_tls(keys, err);
     if (!c->tls || start_server(c, o, err) < 0)
         return -err->code;
     int fd = open_listener(host, port, err);
     if (fd < 0)
         return fd;
-    static const struct http_server_options http = {0};
+    start_controllers(c, o);
     c->http = http_server_new(c->base, fd, c->tls, &http, apiserver_handle, c->server);
     return 0;
 }
 
 static void stop(struct control *c)
 {
+    gateway_free(c->gateway);
+    informer_free(c->pods);
+    runner_free(c->runner);
+    kube_free(c->kube);
     apiserver_free(c->server); /* answers what waits for the disk */
     http_server_free(c->http);
     tls_context_free(c->tls);
@@ -148,6 +186,7 @@ int cmd_control(int argc, char **argv)
         {"data-dir", 0, OPTION_STRING, &o.data_dir, "DIR", "State that must be kept"},
         {"run-dir", 0, OPTION_STRING, &o.run_dir, "DIR", "Run-time state"},
         {"listen", 0, OPTION_STRING, &o.listen, "ADDR:PORT", "Where the API is served"},
+        {"keys", 0, OPTION_STRING, &o.keys_dir, "DIR", "ca.crt, server.crt and server.key; made when not given"},
         {"kubeconfig", 0, OPTION_STRING, &o.kubeconfig, "FILE", "Write an administrator's kubeconfig here"},
         {"durability", 0, OPTION_STRING, &o.durability, "full|normal", "Whether each write waits for the disk"},
         {"node-name", 0, OPTION_STRING, &o.node_name, "NAME", "The node that pods are put on"},

@@ -1,8 +1,10 @@
+#include "base/memory.h"
 #include "base/strutil.h"
 #include "cli/command.h"
 #include "cli/version.h"
 
 #include <stdio.h>
+#include <sys/prctl.h>
 
 static int cmd_version(int argc UNUSED, char **argv UNUSED)
 {
@@ -55,9 +57,15 @@ int main(int argc, char **argv)
         print_help(stdout);
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (streq(name, commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (!streq(name, commands[i].name))
+            continue;
+        if (commands[i].internal) { /* started by /proc/self/exe, whose name would be "exe" in ps */
+            _cleanup_free_ char *title = xasprintf("holt-%s", name);
+            (void)prctl(PR_SET_NAME, title, 0, 0, 0);
+        }
+        return commands[i].run(argc - 1, argv + 1);
+    }
     fprintf(stderr, "holt: no command \"%s\"; `holt help` lists them\n", name);
     return CLI_USAGE;
 }

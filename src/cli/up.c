@@ -285,12 +285,12 @@ static void define_children(struct supervisor *up, const char *node_config)
 {
     struct child *c = up->children;
 
-    _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid);
+    _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid), *keys = xasprintf("%s/control", up->data_dir);
 
     c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
-    c[CHILD_CONTROL].argv =
-        arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir, "--listen", up->listen,
-                  "--durability", up->durability, "--node-name", up->node_name, "--ready-fd", "3", NULL);
+    c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir,
+                                      "--listen", up->listen, "--keys", keys, "--durability", up->durability,
+                                      "--node-name", up->node_name, "--ready-fd", "3", NULL);
     c[CHILD_NODE] = (struct child){.name = "node"};
     c[CHILD_NODE].argv = arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir",
                                    up->run_dir, "--node-name", up->node_name, "--group", gid, "--ready-fd", "3", NULL);

@@ -100,7 +100,7 @@ static bool parse_line(const char *text, size_t len, struct line *ret)
     return true;
 }
 
-static bool send(struct log_session *s, const char *data, size_t len)
+static bool send_bytes(struct log_session *s, const char *data, size_t len)
 {
     if (s->options.limit >= 0) {
         len = MIN(len, (size_t)s->options.limit);
@@ -133,7 +133,7 @@ static bool emit(struct log_session *s, const char *text, size_t len)
     if (l.whole)
         strbuf_addc(&out, '\n');
     s->mid_line[l.stream] = !l.whole;
-    return send(s, strbuf_str(&out), out.len);
+    return send_bytes(s, strbuf_str(&out), out.len);
 }
 
 static bool emit_all(struct log_session *s, const char *text, size_t len)
