@@ -1,6 +1,7 @@
 #include "apiserver/exchange.h"
 
 #include "apiserver/options.h"
+#include "apiserver/proto.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strbuf.h"
@@ -45,12 +46,17 @@ static void note_duplicate(void *arg, const char *path)
     x->duplicates = strv_append(x->duplicates, xstrdup(path));
 }
 
-static int parse_body(struct exchange *x, const char *text, size_t len, bool yaml)
+static int parse_body(struct exchange *x, const char *text, size_t len, enum body_form form)
 {
     const struct json_parse_options options = {.duplicate = note_duplicate, .arg = x};
     struct error err = ERROR_INIT;
 
-    x->body = yaml ? yaml_parse(text, len, &options, &err) : json_parse_with(text, len, &options, &err);
+    if (form == BODY_PROTOBUF)
+        x->body = proto_decode(text, len, &err);
+    else if (form == BODY_YAML)
+        x->body = yaml_parse(text, len, &options, &err);
+    else
+        x->body = json_parse_with(text, len, &options, &err);
     if (err.code) {
         (void)api_fail(&x->call, status_bad_request("the body of the request cannot be read: %s", error_text(&err)));
         error_clear(&err);
@@ -81,7 +87,7 @@ static int read_patch(struct exchange *x, enum body_form form, const char *text,
     }
     if (form == BODY_STRATEGIC_PATCH && x->call.resource->is_custom)
         return api_fail(&x->call, status_unsupported_patch(false));
-    return parse_body(x, text, len, form == BODY_APPLY);
+    return parse_body(x, text, len, form == BODY_APPLY ? BODY_YAML : BODY_JSON);
 }
 
 int exchange_read_body(struct exchange *x)
@@ -97,8 +103,8 @@ int exchange_read_body(struct exchange *x)
         return 0;
     if (verb == VERB_PATCH)
         return read_patch(x, form, text, len);
-    if (form == BODY_JSON || form == BODY_YAML)
-        return parse_body(x, text, len, form == BODY_YAML);
+    if (form == BODY_JSON || form == BODY_YAML || form == BODY_PROTOBUF)
+        return parse_body(x, text, len, form);
     return api_fail(&x->call, status_unsupported_media());
 }
 
