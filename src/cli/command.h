@@ -22,6 +22,7 @@ struct command {
 
 /* int cmd_NAME(int argc, char **argv), in alphabetical order. */
 int cmd_control(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_egress(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_run(int argc, char **argv);

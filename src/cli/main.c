@@ -15,6 +15,7 @@ static int cmd_version(int argc UNUSED, char **argv UNUSED)
 /* In the order of `holt help`. */
 static const struct command commands[] = {
     {"control", "the API server", cmd_control, .internal = true},
+    {"doctor", "show what this machine can do, and how to fix what it cannot", cmd_doctor},
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
     {"image", "import, list and remove images", cmd_image},
     {"run", "run one command in a new sandbox, without a server", cmd_run},

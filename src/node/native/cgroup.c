@@ -48,9 +48,10 @@ void cgroup_layout_set(struct cgroup_layout *l)
 {
     if (layout_known)
         cgroup_layout_done(&layout);
-    layout = *l;
-    *l = (struct cgroup_layout){0};
-    layout_known = true;
+    layout = l ? *l : (struct cgroup_layout){0};
+    layout_known = l != NULL;
+    if (l)
+        *l = (struct cgroup_layout){0};
     forget_parents();
 }
 

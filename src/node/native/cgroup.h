@@ -36,7 +36,7 @@ int cgroup_remove(const char *id, struct error *err);
 
 /* The layout in use; found at the first call. */
 const struct cgroup_layout *cgroup_layout_get(void);
-/* For tests: takes over *layout. */
+/* For tests: takes over *layout; NULL = to be found again. */
 void cgroup_layout_set(struct cgroup_layout *layout);
 
 /* An O_PATH descriptor of the sandbox's directory for a controller, or of any one (CGROUP_CONTROLLER_COUNT). */
