@@ -47,7 +47,7 @@ void api_execute(struct api_call *c)
         api_list(c);
         break;
     case VERB_CREATE:
-        if (*c->subresource || !c->resource->stored)
+        if (*c->name || !c->resource->stored)
             (void)refuse_method(c);
         else
             api_create(c);

@@ -126,10 +126,11 @@ static bool parse_number(struct parser *x, int64_t *ret)
     char *end;
 
     errno = 0;
-    *ret = strtoll(x->p, &end, 10);
+    int64_t v = strtoll(x->p, &end, 10);
     if (end == x->p || errno != 0)
         return false;
     x->p = end;
+    *ret = v;
     return true;
 }
 
