@@ -1,0 +1,127 @@
+"""A control plane of its own for each test module, and kubectl against it."""
+import base64
+import json
+import os
+import pathlib
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOLT = os.environ.get("HOLT_BIN", str(ROOT / "build" / "holt"))
+NODE_TOKEN = "node-token-of-the-tests"
+USER_TOKEN = "user-token-of-the-tests"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class ControlPlane:
+    def __init__(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="holt-clients-"))
+        self.port = free_port()
+        self.kubeconfig = self.dir / "admin.conf"
+        (self.dir / "tokens").write_text(
+            f'{NODE_TOKEN},system:node:node1,n1,"system:nodes"\n{USER_TOKEN},alice,a1,"dev"\n'
+        )
+        self.process = None
+        self.start()
+
+    def start(self):
+        # Once: a new one would not have the namespace that tests choose.
+        kubeconfig = [] if self.kubeconfig.exists() else ["--kubeconfig", self.kubeconfig]
+        read_end, write_end = os.pipe()
+        self.process = subprocess.Popen(
+            [HOLT, "control", "--data-dir", self.dir / "data", "--run-dir", self.dir / "run",
+             "--listen", f"127.0.0.1:{self.port}", *kubeconfig, "--node-name", "node1",
+             "--token-file", self.dir / "tokens", "--ready-fd", str(write_end)],
+            pass_fds=[write_end], stderr=open(self.dir / "log", "a"),
+        )
+        os.close(write_end)
+        with os.fdopen(read_end) as ready:
+            assert ready.read(5) == "ready", (self.dir / "log").read_text()
+
+    def stop(self, kill=False):
+        (self.process.kill if kill else self.process.terminate)()
+        assert kill or self.process.wait(20) == 0, (self.dir / "log").read_text()
+        self.process.wait(20)
+
+    def close(self):
+        self.stop()
+        shutil.rmtree(self.dir)
+
+    def kubectl(self, *args, ok=True, stdin=None, timeout=30):
+        env = dict(os.environ, KUBECONFIG=str(self.kubeconfig), KUBECACHEDIR=str(self.dir / "cache"),
+                   HOME=str(self.dir))
+        done = subprocess.run(["kubectl", *args], env=env, input=stdin, capture_output=True, text=True, timeout=timeout)
+        assert not ok or done.returncode == 0, f"kubectl {' '.join(args)}\n{done.stdout}{done.stderr}"
+        assert ok or done.returncode != 0, f"kubectl {' '.join(args)} should have failed\n{done.stdout}{done.stderr}"
+        return done.stdout if ok else done.stderr
+
+    def needs_kubectl(self, minor):
+        """Skips the test when kubectl is older than 1.MINOR."""
+        version = json.loads(self.kubectl("version", "--client", "-o", "json"))["clientVersion"]
+        if int(version["minor"].rstrip("+")) < minor:
+            pytest.skip(f"kubectl {version['gitVersion']} cannot do that")
+
+    def get(self, *args):
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def open(self, method, path, body=None, token=NODE_TOKEN, headers=None, timeout=30):
+        """The answer as it comes: .status and a body to read."""
+        context = ssl.create_default_context(cafile=str(self.ca_file()))
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", method=method,
+                                         data=json.dumps(body).encode() if body is not None else None)
+        request.add_header("Content-Type", "application/json")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
+        try:
+            return urllib.request.urlopen(request, context=context, timeout=timeout)
+        except urllib.error.HTTPError as error:
+            return error
+
+    def ca_file(self):
+        path = self.dir / "ca.crt"
+        if not path.exists():
+            path.write_text(subprocess.run(
+                ["kubectl", "--kubeconfig", self.kubeconfig, "config", "view", "--raw", "-o",
+                 "jsonpath={.clusters[0].cluster.certificate-authority-data}"],
+                check=True, capture_output=True, text=True).stdout)
+            path.write_bytes(base64.b64decode(path.read_text()))
+        return path
+
+    def wait_until(self, condition, seconds=10):
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "it did not come to pass"
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    control = ControlPlane()
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def namespace(plane, request):
+    """A namespace of its own for a test, in the kubeconfig's context meanwhile."""
+    name = request.node.name.lower().replace("_", "-").replace("[", "-").replace("]", "")[:60].strip("-")
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+    plane.kubectl("config", "set-context", "--current", f"--namespace={name}")
+    yield name
+    plane.kubectl("config", "set-context", "--current", "--namespace=default")
