@@ -7,8 +7,10 @@
 #include "node/native/native.h"
 #include "node/native/sys.h"
 
+#include <linux/securebits.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 /* Lines "ID-OF-THE-MOUNT OUTSIDE COUNT". */
 static char *make_map(uint32_t base, uint32_t owner)
@@ -34,6 +36,31 @@ static int write_maps(int proc, uint32_t base, uint32_t owner, struct error *err
     return r < 0 ? r : file_put_at(proc, "gid_map", map, err);
 }
 
+/*
+ * The kernel counts what a user has (inotify instances, pending signals, locked memory…) also for whoever made his user
+ * namespace. Made by root, all namespaces would share root's limits, and one sandbox could use them up; so each is made
+ * by its own first id. Capabilities are kept across the change.
+ */
+static pid_t clone_as_owner(uint32_t base, int *ret_pidfd, struct error *err)
+{
+    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0), dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+
+    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return error_set_errno(err, errno, "keep capabilities across a change of user");
+    pid_t pid;
+    if (syscall(SYS_setresuid, -1, base, -1) < 0) {
+        pid = error_set_errno(err, errno, "become user %u", base);
+    } else {
+        pid = clone_idle(CLONE_NEWUSER, ret_pidfd, err);
+        if (syscall(SYS_setresuid, -1, 0, -1) < 0)
+            abort(); /* root was the real user and capabilities are kept: going on as another would be worse */
+    }
+    (void)prctl(PR_SET_SECUREBITS, bits, 0, 0, 0); /* as they were */
+    if (dumpable == 1)
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* for debuggers only; the change of user has cleared it */
+    return pid;
+}
+
 int idmap_open(uint32_t base, struct error *err)
 {
     return idmap_open_owner(base, 0, err);
@@ -45,7 +72,7 @@ int idmap_open_owner(uint32_t base, uint32_t owner, struct error *err)
         return error_set(err, EINVAL, "user id range at %u is not allowed", base);
 
     int pidfd;
-    pid_t pid = clone_idle(CLONE_NEWUSER, &pidfd, err);
+    pid_t pid = clone_as_owner(base, &pidfd, err);
     if (pid < 0)
         return error_wrap(err, "create a user namespace");
 

@@ -13,6 +13,7 @@
 
 #define TTY_GROUP 5
 #define DEV_BYTES "65536"
+#define PTS_MAX "256" /* terminals of a sandbox; the kernel has a few thousand for all */
 
 static const struct {
     const char *name;
@@ -75,7 +76,8 @@ static int make_pts(int dev, uid_t uid, struct error *err)
     char gid[16];
 
     (void)snprintf(gid, sizeof(gid), "%u", uid + TTY_GROUP);
-    const char *const options[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", gid, NULL};
+    const char *const options[] = {"newinstance", NULL,   "max", PTS_MAX, "ptmxmode", "0666",
+                                   "mode",        "0620", "gid", gid,     NULL};
     _cleanup_close_ int pts = mountfd_new("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, options, err);
     if (pts < 0)
         return pts;

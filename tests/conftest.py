@@ -1,0 +1,99 @@
+"""Fixtures shared by all tests that run the real binary."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def holt():
+    """Path of the binary: $HOLT_BIN, or build/holt."""
+    path = os.environ.get("HOLT_BIN") or str(ROOT / "build" / "holt")
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"{path} is not there: build it, or set HOLT_BIN")
+    return os.path.abspath(path)
+
+
+@pytest.fixture(scope="session")
+def need_root():
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+class Result:
+    def __init__(self, done):
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    def __repr__(self):
+        return f"<exit {self.code}, out {self.out!r}, err {self.err!r}>"
+
+
+@pytest.fixture(scope="session")
+def run(holt, need_root):
+    """run("--memory", "64Mi", "--", "true") → Result; keywords as of subprocess.run."""
+
+    def call(*args, input="", timeout=60, **keywords):
+        return Result(
+            subprocess.run(
+                [holt, "run", *args], input=input, capture_output=True, text=True, timeout=timeout, **keywords
+            )
+        )
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def busybox_root(tmp_path_factory):
+    """A root directory with busybox and nothing else: for images of one's own."""
+    busybox = shutil.which("busybox")
+    if not busybox:
+        pytest.skip("busybox-static is not installed")
+
+    def make(name="root"):
+        root = tmp_path_factory.mktemp(name)
+        root.chmod(0o755)
+        (root / "bin").mkdir()
+        shutil.copy(busybox, root / "bin" / "busybox")
+        for applet in ("sh", "true", "cat", "ls", "id", "echo", "touch", "rm", "mkdir", "sleep", "mount", "readlink"):
+            (root / "bin" / applet).symlink_to("busybox")
+        return root
+
+    return make
+
+
+# src/node/native/uid_range.h: the ranges of `holt run`; those of a node that may run beside come after.
+RUN_IDS = range(0x10000000, 0x10000000 + 2048 * 65536)
+
+
+def sandbox_traces():
+    """What `holt run` may leave on the host: control groups, mounts, processes with an id of its ranges."""
+    groups = []
+    for top in pathlib.Path("/sys/fs/cgroup").glob("**/holt-run"):
+        groups += [str(d) for d in top.iterdir() if d.is_dir()]
+    processes = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            uid = int(next(l for l in status.read_text().splitlines() if l.startswith("Uid:")).split()[1])
+        except (OSError, StopIteration):
+            continue
+        if uid in RUN_IDS:
+            processes.append(status.parent.name)
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    return {"groups": sorted(groups), "processes": sorted(processes), "mounts": sorted(mounts)}
+
+
+@pytest.fixture
+def traces():
+    """traces() → what is there now. What an earlier test has killed is waited for first."""
+    end = time.monotonic() + 5
+    while sandbox_traces()["processes"] and time.monotonic() < end:
+        time.sleep(0.02)
+    return sandbox_traces
