@@ -41,7 +41,7 @@ void http_headers_free(struct http_headers *h);
 
 struct http_server_options {
     size_t max_head_bytes;   /* 0 = 64 KiB */
-    size_t max_body_bytes;   /* 0 = 3 MiB; beyond it the handler's too_large answers, or 413 text */
+    size_t max_body_bytes;   /* 0 = 3 MiB; beyond it 413 with Kubernetes' text */
     int head_timeout_ms;     /* 0 = 10 s for a whole head: slow-loris defence */
     int body_timeout_ms;     /* 0 = 60 s */
     int idle_timeout_ms;     /* 0 = 120 s between requests */

@@ -3,19 +3,13 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "base/timeutil.h"
+#include "wire/dial.h"
 #include "wire/http_parse.h"
 
-#include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
-#include <event2/bufferevent_ssl.h>
+#include <event2/dns.h>
 #include <event2/event.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <sys/un.h>
 
 #define HEAD_MAX_BYTES (256u << 10)
 #define COLLECT_MAX_BYTES (512u << 20)
@@ -27,21 +21,23 @@ struct client_conn {
     struct client_conn *next;
     struct bufferevent *bev;
     struct http_call *call; /* NULL = idle */
+    struct event *timer;    /* until connected, TLS included */
     int64_t idle_since_ns;
     bool connected, reused;
 };
 
 struct http_client {
     struct event_base *base;
-    char *host, *unix_path, *bearer, *user_agent, *host_header;
-    uint16_t port;
-    SSL_CTX *tls;
+    struct dial_target target; /* owned strings */
+    char *bearer, *user_agent, *host_header;
     int connect_timeout_ms;
     size_t max_connections, count;
     struct client_conn *conns;
     struct http_call *waiting, **waiting_tail;
     struct http_call *failed; /* to be reported from the loop */
     struct event *pump;
+    struct evdns_base *dns; /* made when a host is given by name */
+    unsigned refs;          /* the owner's and those of callbacks on the stack */
 };
 
 struct http_call {
@@ -71,6 +67,8 @@ static void call_free(struct http_call *call)
         event_free(call->timer);
     http_head_free(&call->head);
     strbuf_free(&call->body);
+    if (call->request.data)
+        explicit_bzero(call->request.data, call->request.capacity); /* holds the token */
     strbuf_free(&call->request);
     error_clear(&call->error);
     free(call->method);
@@ -93,6 +91,8 @@ static void conn_free(struct client_conn *conn)
         }
     }
     c->count--;
+    if (conn->timer)
+        event_free(conn->timer);
     if (conn->bev)
         bufferevent_free(conn->bev);
     free(conn);
@@ -106,7 +106,7 @@ static void push_failed(struct http_call *call)
 }
 
 /* Ends a call without a whole answer. A safe request on a connection that had been idle is tried once more. */
-static void call_broken(struct http_call *call, const char *why)
+static void call_broken(struct http_call *call, int code, const char *why)
 {
     struct client_conn *conn = call->conn;
     struct http_client *c = call->client;
@@ -127,7 +127,8 @@ static void call_broken(struct http_call *call, const char *why)
         wake(c);
         return;
     }
-    (void)error_set(&call->error, EIO, "%s %s: %s", call->method, c->host ? c->host : c->unix_path, why);
+    (void)error_set(&call->error, code, "%s %s: %s", call->method,
+                    c->target.unix_path ? c->target.unix_path : c->host_header, why);
     push_failed(call);
 }
 
@@ -171,10 +172,28 @@ static void call_upgraded(struct http_call *call)
     conn->bev = NULL;
     conn->call = NULL;
     conn_free(conn);
+    wake(call->client);
     bufferevent_setcb(bev, NULL, NULL, NULL, NULL);
     bufferevent_setwatermark(bev, EV_READ, 0, 0);
     call->upgraded(call->arg, bev, &call->head.headers);
     call_free(call);
+}
+
+static void client_unref(struct http_client *c)
+{
+    if (--c->refs)
+        return;
+    event_free(c->pump);
+    if (c->dns)
+        evdns_base_free(c->dns, 1);
+    free(c->target.host);
+    free(c->target.unix_path);
+    if (c->bearer)
+        explicit_bzero(c->bearer, strlen(c->bearer));
+    free(c->bearer);
+    free(c->user_agent);
+    free(c->host_header);
+    free(c);
 }
 
 enum progress { PROGRESS_MORE, PROGRESS_ENDED, PROGRESS_BROKEN };
@@ -225,21 +244,15 @@ static enum progress read_body(struct http_call *call, struct evbuffer *in, stru
     return PROGRESS_MORE;
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
+/* Takes what has arrived as far as it goes. The call may be gone afterwards. */
+static void call_read(struct client_conn *conn, struct http_call *call)
 {
-    struct client_conn *conn = arg;
-    struct http_call *call = conn->call;
-    struct evbuffer *in = bufferevent_get_input(bev);
+    struct http_client *c = conn->client;
+    struct evbuffer *in = bufferevent_get_input(conn->bev);
     _cleanup_error_ struct error err = ERROR_INIT;
 
-    if (!call) { /* an idle connection that speaks is of no use */
-        conn_free(conn);
-        return;
-    }
     call->entered = true;
     enum progress p = call->head_done ? PROGRESS_MORE : read_head(call, in, &err);
-    if (p == PROGRESS_ENDED)
-        return;
     if (p == PROGRESS_MORE && call->head_done && !call->cancelled)
         p = read_body(call, in, &err);
     if (p == PROGRESS_ENDED)
@@ -249,9 +262,24 @@ static void on_read(struct bufferevent *bev, void *arg)
         conn->call = NULL;
         conn_free(conn);
         call_free(call);
+        wake(c);
     } else if (p == PROGRESS_BROKEN) {
-        call_broken(call, error_text(&err));
+        call_broken(call, EBADMSG, error_text(&err));
     }
+}
+
+static void on_read(struct bufferevent *bev UNUSED, void *arg)
+{
+    struct client_conn *conn = arg;
+    struct http_client *c = conn->client;
+
+    if (!conn->call) { /* an idle connection that speaks is of no use */
+        conn_free(conn);
+        return;
+    }
+    c->refs++;
+    call_read(conn, conn->call);
+    client_unref(c);
 }
 
 static void send_request(struct client_conn *conn)
@@ -261,91 +289,56 @@ static void send_request(struct client_conn *conn)
     (void)bufferevent_write(conn->bev, call->request.data, call->request.len);
 }
 
-static char *tls_failure(struct bufferevent *bev)
+/* The connection's end, seen by the call that uses it. */
+static void call_lost(struct client_conn *conn, short what, int code)
 {
-    unsigned long code = bufferevent_get_openssl_error(bev);
-    char text[256];
+    struct http_call *call = conn->call;
+    int dns = bufferevent_socket_get_dns_error(conn->bev);
+    _cleanup_free_ char *tls = conn->client->target.tls ? dial_tls_failure(conn->bev) : NULL;
 
-    if (!code)
-        return NULL;
-    ERR_error_string_n(code, text, sizeof(text));
-    SSL *ssl = bufferevent_openssl_get_ssl(bev);
-    long verify = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
-
-    return verify != X509_V_OK ? xasprintf("TLS: %s", X509_verify_cert_error_string(verify))
-                               : xasprintf("TLS: %s", text);
+    if (call->head_done && call->reader.kind == HTTP_BODY_UNTIL_CLOSE && (what & BEV_EVENT_EOF)) {
+        call->reader.done = true;
+        call_done(call);
+    } else if (dns) {
+        call_broken(call, EHOSTUNREACH, evutil_gai_strerror(dns));
+    } else if (tls) {
+        call_broken(call, EPROTO, tls);
+    } else if (what & BEV_EVENT_EOF) {
+        call_broken(call, ECONNRESET, "connection closed before the answer was complete");
+    } else {
+        call_broken(call, code ? code : EIO, strerror(code ? code : EIO));
+    }
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct client_conn *conn = arg;
-    struct http_call *call = conn->call;
-    int code = errno;
+    struct http_client *c = conn->client;
+    int code = EVUTIL_SOCKET_ERROR();
 
     if (what & BEV_EVENT_CONNECTED) {
         conn->connected = true;
-        if (call)
+        (void)evtimer_del(conn->timer);
+        dial_connected(bev);
+        if (conn->call)
             send_request(conn);
         return;
     }
-    if (!call) {
+    c->refs++;
+    if (conn->call) {
+        call_lost(conn, what, code);
+    } else {
         conn_free(conn);
-        wake(conn->client);
-        return;
+        wake(c);
     }
-    if (call->head_done && call->reader.kind == HTTP_BODY_UNTIL_CLOSE && (what & BEV_EVENT_EOF)) {
-        call->reader.done = true;
-        call_done(call);
-        return;
-    }
-    _cleanup_free_ char *tls = conn->client->tls ? tls_failure(bev) : NULL;
-    call_broken(call, tls                        ? tls
-                      : what & BEV_EVENT_TIMEOUT ? "timed out"
-                      : what & BEV_EVENT_EOF     ? "connection closed before the answer was complete"
-                                                 : strerror(code));
+    client_unref(c);
 }
 
-/* Name resolution blocks, so it is done for addresses and localhost names as they are and only once per connection. */
-static int connect_tcp(struct client_conn *conn)
+static void on_connect_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
-    struct http_client *c = conn->client;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
-    _cleanup_free_ char *port = xasprintf("%u", c->port);
+    struct client_conn *conn = arg;
 
-    if (getaddrinfo(c->host, port, &hints, &list) != 0 || !list)
-        return -1;
-    int r = bufferevent_socket_connect(conn->bev, list->ai_addr, (int)list->ai_addrlen);
-    freeaddrinfo(list);
-    const int on = 1;
-    if (r == 0)
-        (void)setsockopt(bufferevent_getfd(conn->bev), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return r;
-}
-
-static int connect_unix(struct client_conn *conn)
-{
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    size_t len = strlen(conn->client->unix_path);
-
-    if (len >= sizeof(sa.sun_path))
-        return -1;
-    memcpy(sa.sun_path, conn->client->unix_path, len + 1);
-    return bufferevent_socket_connect(conn->bev, (struct sockaddr *)&sa, sizeof(sa));
-}
-
-static SSL *new_ssl(struct http_client *c)
-{
-    SSL *ssl = SSL_new(c->tls);
-    unsigned char addr[16];
-    bool numeric = inet_pton(AF_INET, c->host, addr) == 1 || inet_pton(AF_INET6, c->host, addr) == 1;
-
-    if (!ssl)
-        abort();
-    if (numeric)
-        (void)X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), c->host);
-    else if (SSL_set1_host(ssl, c->host) != 1 || SSL_set_tlsext_host_name(ssl, c->host) != 1)
-        abort();
-    return ssl;
+    call_broken(conn->call, ETIMEDOUT, "timed out while connecting");
 }
 
 static struct client_conn *conn_open(struct http_client *c)
@@ -354,20 +347,18 @@ static struct client_conn *conn_open(struct http_client *c)
     struct timeval timeout = {.tv_sec = c->connect_timeout_ms / 1000, .tv_usec = c->connect_timeout_ms % 1000 * 1000};
 
     conn->client = c;
-    conn->bev = c->tls ? bufferevent_openssl_socket_new(c->base, -1, new_ssl(c), BUFFEREVENT_SSL_CONNECTING,
-                                                        BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS)
-                       : bufferevent_socket_new(c->base, -1, BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
-    if (!conn->bev)
+    conn->bev = dial_new(c->base, &c->target);
+    conn->timer = evtimer_new(c->base, on_connect_timeout, conn);
+    if (!conn->timer || evtimer_add(conn->timer, &timeout) < 0)
         abort();
-    if (c->tls)
-        bufferevent_openssl_set_allow_dirty_shutdown(conn->bev, 1);
     conn->next = c->conns;
     c->conns = conn;
     c->count++;
-    bufferevent_setcb(conn->bev, on_read, NULL, on_event, conn);
-    bufferevent_setwatermark(conn->bev, EV_READ, 0, READ_MAX_BYTES);
-    (void)bufferevent_set_timeouts(conn->bev, NULL, &timeout);
-    (void)bufferevent_enable(conn->bev, EV_READ | EV_WRITE);
+    if (conn->bev) {
+        bufferevent_setcb(conn->bev, on_read, NULL, on_event, conn);
+        bufferevent_setwatermark(conn->bev, EV_READ, 0, READ_MAX_BYTES);
+        (void)bufferevent_enable(conn->bev, EV_READ | EV_WRITE);
+    }
     return conn;
 }
 
@@ -389,6 +380,7 @@ static struct client_conn *idle_conn(struct http_client *c)
 /* Hands waiting calls to connections and reports the failed ones. */
 static void pump(struct http_client *c)
 {
+    c->refs++;
     while (c->waiting) {
         struct client_conn *conn = idle_conn(c);
         struct http_call *call = c->waiting;
@@ -409,8 +401,10 @@ static void pump(struct http_client *c)
         conn = conn_open(c);
         conn->call = call;
         call->conn = conn;
-        if ((c->unix_path ? connect_unix(conn) : connect_tcp(conn)) < 0 && call->conn == conn)
-            call_broken(call, "cannot connect");
+        if (!conn->bev)
+            call_broken(call, EINVAL, "not a name that TLS can verify");
+        else if (dial(c->base, conn->bev, &c->target, &c->dns) < 0 && call->conn == conn)
+            call_broken(call, errno ? errno : EIO, strerror(errno ? errno : EIO));
     }
     while (c->failed) {
         struct http_call *call = c->failed;
@@ -420,6 +414,7 @@ static void pump(struct http_client *c)
             call->cb->failed(call->arg, &call->error);
         call_free(call);
     }
+    client_unref(c);
 }
 
 static void on_pump(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
@@ -432,14 +427,15 @@ struct http_client *http_client_new(struct event_base *base, const struct http_c
     struct http_client *c = xcalloc(1, sizeof(*c));
 
     c->base = base;
-    c->host = o->host ? xstrdup(o->host) : NULL;
-    c->port = o->port;
-    c->unix_path = o->unix_path ? xstrdup(o->unix_path) : NULL;
-    c->tls = o->tls;
+    c->refs = 1;
+    c->target = (struct dial_target){.host = o->host ? xstrdup(o->host) : NULL,
+                                     .port = o->port,
+                                     .unix_path = o->unix_path ? xstrdup(o->unix_path) : NULL,
+                                     .tls = o->tls};
     c->bearer = o->bearer_token ? xstrdup(o->bearer_token) : NULL;
     c->user_agent = xstrdup(o->user_agent ? o->user_agent : "holt");
     c->host_header =
-        c->unix_path ? xstrdup("localhost") : xasprintf(strchr(c->host, ':') ? "[%s]:%u" : "%s:%u", c->host, c->port);
+        !o->host ? xstrdup("localhost") : xasprintf(strchr(o->host, ':') ? "[%s]:%u" : "%s:%u", o->host, o->port);
     c->connect_timeout_ms = o->connect_timeout_ms ? o->connect_timeout_ms : 10000;
     c->max_connections = o->max_connections ? o->max_connections : 64;
     c->waiting_tail = &c->waiting;
@@ -449,31 +445,34 @@ struct http_client *http_client_new(struct event_base *base, const struct http_c
     return c;
 }
 
+static void free_calls(struct http_call **list)
+{
+    while (*list) {
+        struct http_call *call = *list;
+
+        *list = call->next;
+        call_free(call);
+    }
+}
+
 void http_client_free(struct http_client *c)
 {
     if (!c)
         return;
-    while (c->conns) {
-        if (c->conns->call)
-            call_free(c->conns->call);
-        conn_free(c->conns);
-    }
-    struct http_call *lists[] = {c->waiting, c->failed};
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-        for (struct http_call *call = lists[i], *next; call; call = next) {
-            next = call->next;
-            call_free(call);
+    for (struct client_conn *conn = c->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (conn->call && conn->call->entered) { /* its callback called us: call_read() cleans up */
+            conn->call->cancelled = true;
+            continue;
         }
+        if (conn->call)
+            call_free(conn->call);
+        conn_free(conn);
     }
-    event_free(c->pump);
-    free(c->host);
-    free(c->unix_path);
-    if (c->bearer)
-        explicit_bzero(c->bearer, strlen(c->bearer));
-    free(c->bearer);
-    free(c->user_agent);
-    free(c->host_header);
-    free(c);
+    free_calls(&c->waiting);
+    free_calls(&c->failed);
+    c->waiting_tail = &c->waiting;
+    client_unref(c);
 }
 
 static void on_call_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
@@ -483,7 +482,7 @@ static void on_call_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *
 
     if (call->conn) {
         call->conn->reused = false; /* no second try: the time is over */
-        call_broken(call, "timed out");
+        call_broken(call, ETIMEDOUT, "timed out");
         return;
     }
     for (struct http_call **p = &c->waiting; *p; p = &(*p)->next) {
@@ -499,6 +498,27 @@ static void on_call_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *
     }
 }
 
+/* What would let a value from outside add header lines or requests of its own. */
+static bool is_clean(const char *s, bool blanks)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s == 0x7f || (unsigned char)*s < (blanks ? 0x20 : 0x21))
+            return false;
+    return true;
+}
+
+static bool request_is_clean(const struct http_client *c, const char *method, const char *target,
+                             const struct http_headers *headers)
+{
+    bool clean =
+        is_clean(method, false) && *target && is_clean(target, false) && (!c->bearer || is_clean(c->bearer, false));
+
+    for (size_t i = 0; clean && headers && i < headers->count; i++)
+        clean = is_clean(headers->items[i].name, false) && !strchr(headers->items[i].name, ':') &&
+                is_clean(headers->items[i].value, true);
+    return clean;
+}
+
 static void build_request(struct http_call *call, const char *target, const struct http_headers *headers,
                           const void *body, size_t len)
 {
@@ -508,7 +528,7 @@ static void build_request(struct http_call *call, const char *target, const stru
 
     strbuf_addf(b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", call->method, target, c->host_header,
                 c->user_agent);
-    if (c->bearer)
+    if (c->bearer && !(headers && http_headers_get(headers, "Authorization")))
         strbuf_addf(b, "Authorization: Bearer %s\r\n", c->bearer);
     for (size_t i = 0; headers && i < headers->count; i++)
         strbuf_addf(b, "%s: %s\r\n", headers->items[i].name, headers->items[i].value);
@@ -528,6 +548,11 @@ struct http_call *http_call(struct http_client *c, const char *method, const cha
     call->method = xstrdup(method);
     call->cb = cb;
     call->arg = arg;
+    if (!request_is_clean(c, method, target, headers)) {
+        (void)error_set(&call->error, EINVAL, "%s: control character in the request", c->host_header);
+        push_failed(call);
+        return call;
+    }
     build_request(call, target, headers, body, len);
     if (timeout_ms > 0) {
         struct timeval tv = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};

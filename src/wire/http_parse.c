@@ -7,7 +7,8 @@
 
 #define HEADERS_MAX 200
 #define CHUNK_LINE_MAX 256
-#define TRAILERS_MAX_BYTES 8192
+/* Trailers and chunk extensions of one body together: bytes that cost work and carry nothing. */
+#define DISCARDED_MAX_BYTES 8192
 
 void http_head_free(struct http_head *h)
 {
@@ -105,13 +106,23 @@ static bool parse_version(const char *p, int *ret_minor)
     return true;
 }
 
+/* "host:port", "[address]:port": the only form that CONNECT has. */
+static bool valid_authority(const char *s)
+{
+    const char *colon = strrchr(s, ':');
+    uint64_t port;
+
+    return colon && colon != s && !strpbrk(s, "/?@") && parse_u64(colon + 1, &port) && port > 0 && port <= 65535 &&
+           (*s == '[' ? colon[-1] == ']' : memchr(s, ':', (size_t)(colon - s)) == NULL);
+}
+
 static bool valid_target(const char *method, const char *target)
 {
     for (const char *p = target; *p; p++)
         if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f || *p == '#')
             return false;
     if (streq(method, "CONNECT"))
-        return *target != '/' && strchr(target, ':') != NULL;
+        return valid_authority(target);
     if (streq(target, "*"))
         return streq(method, "OPTIONS");
     return *target == '/' || str_skip_prefix(target, "http://") || str_skip_prefix(target, "https://");
@@ -138,8 +149,13 @@ static int check_host(const struct http_head *h, struct error *err)
 {
     size_t hosts = 0;
 
-    for (size_t i = 0; i < h->headers.count; i++)
-        hosts += strcasecmp(h->headers.items[i].name, "Host") == 0;
+    for (size_t i = 0; i < h->headers.count; i++) {
+        if (strcasecmp(h->headers.items[i].name, "Host") != 0)
+            continue;
+        hosts++;
+        if (h->headers.items[i].value[strcspn(h->headers.items[i].value, " \t,/?#@\\")])
+            return bad(err, "Host");
+    }
     if (hosts > 1 || (hosts == 0 && h->minor == 1))
         return bad(err, hosts ? "more than one Host" : "no Host");
     return 0;
@@ -284,7 +300,8 @@ static int chunk_byte(struct http_body_reader *b, unsigned char c)
     case CHUNK_EXTENSION:
         if (c == '\r')
             b->state = CHUNK_SIZE_LF;
-        else if ((c < 0x20 && c != '\t') || ++b->line_len > CHUNK_LINE_MAX)
+        else if ((c < 0x20 && c != '\t') || c == 0x7f || ++b->line_len > CHUNK_LINE_MAX ||
+                 ++b->discarded > DISCARDED_MAX_BYTES)
             return -EBADMSG;
         return 0;
     case CHUNK_SIZE_LF:
@@ -304,7 +321,7 @@ static int chunk_byte(struct http_body_reader *b, unsigned char c)
             return 0;
         }
         b->line_len++;
-        return c == '\n' || c == 0 || ++b->trailer_bytes > TRAILERS_MAX_BYTES ? -EBADMSG : 0;
+        return c == '\n' || c == 0 || ++b->discarded > DISCARDED_MAX_BYTES ? -EBADMSG : 0;
     case TRAILER_LF:
         if (c != '\n')
             return -EBADMSG;

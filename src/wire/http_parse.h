@@ -30,8 +30,8 @@ struct http_body_reader {
     uint64_t left; /* of the length, or of the chunk */
     int state;
     bool done;
-    size_t line_len; /* of a chunk-size or trailer line so far */
-    size_t trailer_bytes;
+    size_t line_len;  /* of a chunk-size or trailer line so far */
+    size_t discarded; /* bytes of extensions and trailers */
 };
 
 /* What body a message has, from its head. Conflicting or repeated lengths are -EBADMSG. */

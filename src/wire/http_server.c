@@ -1,10 +1,9 @@
-#include "wire/http.h"
+#include "wire/http_server_internal.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "base/timeutil.h"
-#include "wire/http_parse.h"
 
 #include <arpa/inet.h>
 #include <event2/buffer.h>
@@ -12,6 +11,7 @@
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -20,71 +20,12 @@
 /* Input kept while a request is being worked on: pipelined bytes, no more. */
 #define PIPELINE_MAX_BYTES (64u << 10)
 #define ACCEPT_BATCH 64
-/* How long a refused client may go on sending: closing at once would reset the connection and take our answer along. */
+/* How long a refused client may go on sending before it is cut off. */
 #define LINGER_MS 2000
-
-struct http_server {
-    struct event_base *base;
-    int fd;
-    SSL_CTX *tls;
-    struct http_server_options options;
-    http_handler handler;
-    void *arg;
-    struct event *accept_event, *sweep;
-    struct http_conn *conns;
-    size_t count;
-    bool draining;
-};
-
-enum conn_state { CONN_HEAD, CONN_BODY, CONN_BUSY, CONN_CLOSING };
-
-struct http_conn {
-    struct http_server *server;
-    struct http_conn *next, **prev;
-    struct bufferevent *bev;
-    enum conn_state state;
-    int64_t deadline_ns; /* 0 = none */
-    size_t scanned;
-    struct http_request *req;
-    struct http_body_reader reader;
-    char *peer;
-    int64_t peer_uid;
-    unsigned entered; /* callbacks on the stack: freed when they have returned */
-    bool dead;
-    bool too_large;
-    bool lingering; /* refused: what still comes is dropped until the client has read the answer */
-};
-
-struct http_request {
-    struct http_conn *conn; /* NULL once the client is gone */
-    struct event_base *base;
-    struct http_head head;
-    char *path;
-    char **query; /* strv: name, value, name, value */
-    struct strbuf body;
-    struct http_headers out;
-    char *peer; /* kept when the connection goes */
-    bool started, chunked, keep_alive;
-    void (*on_close)(void *arg, struct http_request *req);
-    void *on_close_arg;
-    void (*on_drain)(void *arg, struct http_request *req);
-    void *on_drain_arg;
-};
-
-static void conn_process(struct http_conn *c);
-
-static void request_free(struct http_request *req)
-{
-    http_head_free(&req->head);
-    http_headers_free(&req->out);
-    strbuf_free(&req->body);
-    strv_free(req->query);
-    free(req->path);
-    free(req->peer);
-    free(req);
-}
-
-/* Connections. */
+/* A peer that vanished without a word (power, network) is noticed after about two minutes. */
+#define KEEPALIVE_IDLE_S 60
+#define KEEPALIVE_INTERVAL_S 15
+#define KEEPALIVE_PROBES 4
 
 static void conn_release(struct http_conn *c)
 {
@@ -102,8 +43,21 @@ static void conn_unlink(struct http_conn *c)
     c->server->count--;
 }
 
+/* With a TLS close_notify, so that the client can tell an end from a cut. */
+static void bev_close(struct bufferevent *bev)
+{
+    SSL *ssl = bufferevent_openssl_get_ssl(bev);
+
+    if (ssl && SSL_is_init_finished(ssl)) {
+        SSL_set_shutdown(ssl, SSL_RECEIVED_SHUTDOWN);
+        (void)SSL_shutdown(ssl); /* best effort: the peer may be gone */
+        ERR_clear_error();
+    }
+    bufferevent_free(bev);
+}
+
 /* Ends a connection. The request in work, if any, loses it and hears of it. */
-static void conn_close(struct http_conn *c)
+void http_conn_close(struct http_conn *c)
 {
     struct http_request *req = c->req;
 
@@ -113,16 +67,18 @@ static void conn_close(struct http_conn *c)
     c->entered++;
     conn_unlink(c);
     if (c->bev)
-        bufferevent_free(c->bev);
+        bev_close(c->bev);
     c->bev = NULL;
     c->req = NULL;
     if (req) {
         req->conn = NULL;
+        req->peer = take_ptr(c->peer);
+        req->peer_uid = c->peer_uid;
         if (c->state == CONN_BUSY) {
             if (req->on_close)
                 req->on_close(req->on_close_arg, req);
         } else {
-            request_free(req); /* never reached the handler */
+            http_request_free(req); /* never reached the handler */
         }
     }
     c->entered--;
@@ -134,72 +90,33 @@ static int64_t deadline_in(int ms)
     return time_monotonic_ns() + ms * NSEC_PER_MSEC;
 }
 
-/* Sends a last answer that belongs to no handler, then closes. */
+/* Closes once everything is written. */
+static void conn_finish(struct http_conn *c)
+{
+    c->state = CONN_CLOSING;
+    c->deadline_ns = deadline_in(c->server->options.idle_timeout_ms);
+    (void)bufferevent_disable(c->bev, EV_READ);
+    if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
+        http_conn_close(c);
+}
+
+/*
+ * Sends a last answer that belongs to no handler, then closes. The client may be in the middle of sending: closing with
+ * its bytes unread would reset the connection and take the answer away from it, so they are read and dropped for a
+ * while.
+ */
 static void conn_refuse(struct http_conn *c, int status, const char *text)
 {
-    struct evbuffer *out = bufferevent_get_output(c->bev);
-
-    (void)evbuffer_add_printf(out,
+    (void)evbuffer_add_printf(bufferevent_get_output(c->bev),
                               "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\nConnection: "
                               "close\r\n\r\n%s\n",
-                              status, status == 413 ? "Request Entity Too Large" : "Bad Request", strlen(text) + 1,
-                              text);
+                              status, http_reason_phrase(status), strlen(text) + 1, text);
     if (c->req) {
-        request_free(c->req);
+        http_request_free(c->req);
         c->req = NULL;
     }
-    c->state = CONN_CLOSING;
-    c->lingering = true;
+    c->state = CONN_LINGER;
     c->deadline_ns = deadline_in(LINGER_MS);
-}
-
-static char *target_path(const char *target)
-{
-    const char *start = target;
-
-    if (*target != '/') {
-        const char *scheme = strstr(target, "://");
-        const char *slash = scheme ? strchr(scheme + 3, '/') : NULL;
-        start = scheme ? (slash ? slash : "/") : target;
-    }
-    return xstrndup(start, strcspn(start, "?"));
-}
-
-static char **parse_query(const char *target)
-{
-    const char *p = strchr(target, '?');
-    char **query = NULL;
-
-    for (p = p ? p + 1 : ""; *p;) {
-        size_t n = strcspn(p, "&"), name_len = strcspn(p, "=&");
-        char *name = url_decode(p, MIN(name_len, n), true);
-        char *value = name_len < n ? url_decode(p + name_len + 1, n - name_len - 1, true) : xstrdup("");
-
-        if (name && value && n) {
-            query = strv_append(query, name);
-            query = strv_append(query, value);
-        } else {
-            free(name);
-            free(value);
-        }
-        p += n + (p[n] == '&');
-    }
-    return query;
-}
-
-/* A new request from a whole head. */
-static void conn_begin(struct http_conn *c, struct http_head *head)
-{
-    struct http_request *req = xcalloc(1, sizeof(*req));
-
-    req->conn = c;
-    req->base = c->server->base;
-    req->head = *head;
-    *head = (struct http_head){0};
-    req->path = target_path(req->head.target);
-    req->query = parse_query(req->head.target);
-    req->keep_alive = http_keep_alive(&req->head) && !c->server->draining;
-    c->req = req;
 }
 
 static bool conn_read_head(struct http_conn *c)
@@ -220,17 +137,18 @@ static bool conn_read_head(struct http_conn *c)
         return false;
     if (n < 0 || http_body_of_request(&head, &c->reader, &err) < 0) {
         http_head_free(&head);
-        conn_refuse(c, 400, error_text(&err));
+        conn_refuse(c, n == -EMSGSIZE ? 431 : 400, error_text(&err));
         return false;
     }
     (void)evbuffer_drain(in, (size_t)n);
     c->scanned = 0;
-    c->too_large = false;
-    conn_begin(c, &head);
+    c->too_large = c->reader.kind == HTTP_BODY_LENGTH && c->reader.left > c->server->options.max_body_bytes;
+    c->req = http_request_new(c, &head);
     c->state = CONN_BODY;
     c->deadline_ns = deadline_in(c->server->options.body_timeout_ms);
     const char *expect = http_headers_get(&c->req->head.headers, "Expect");
-    if (expect && !c->reader.done && strcasecmp(expect, "100-continue") == 0)
+    if (expect && !c->reader.done && !c->too_large && c->req->head.minor == 1 &&
+        strcasecmp(expect, "100-continue") == 0)
         (void)bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     return true;
 }
@@ -249,8 +167,6 @@ static bool conn_read_body(struct http_conn *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
 
-    if (c->reader.kind == HTTP_BODY_LENGTH && c->reader.left > c->server->options.max_body_bytes)
-        c->too_large = true;
     while (!c->reader.done && !c->too_large) {
         size_t len = evbuffer_get_contiguous_space(in);
         if (!len)
@@ -288,19 +204,16 @@ static void conn_process(struct http_conn *c)
         else
             more = false;
     }
+    if (!c->dead && c->state == CONN_LINGER)
+        (void)evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
     c->entered--;
     if (c->dead)
         conn_release(c);
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
+static void on_read(struct bufferevent *bev UNUSED, void *arg)
 {
-    struct http_conn *c = arg;
-
-    if (c->lingering)
-        (void)evbuffer_drain(bufferevent_get_input(bev), evbuffer_get_length(bufferevent_get_input(bev)));
-    else
-        conn_process(c);
+    conn_process(arg);
 }
 
 /* The output is empty. */
@@ -308,39 +221,45 @@ static void on_written(struct bufferevent *bev UNUSED, void *arg)
 {
     struct http_conn *c = arg;
 
-    if (c->state == CONN_CLOSING && c->lingering) {
-        (void)shutdown(bufferevent_getfd(c->bev), SHUT_WR); /* with TLS too: there is nothing more to say */
+    if (c->state == CONN_CLOSING) {
+        http_conn_close(c);
         return;
     }
-    if (c->state == CONN_CLOSING) {
-        conn_close(c);
+    if (c->state == CONN_LINGER) {
+        (void)shutdown(bufferevent_getfd(c->bev), SHUT_WR); /* the client sees the end and closes */
         return;
     }
     if (c->state == CONN_BUSY && c->req && c->req->on_drain)
         c->req->on_drain(c->req->on_drain_arg, c->req);
 }
 
-static void on_event(struct bufferevent *bev UNUSED, short what, void *arg)
+static void on_event(struct bufferevent *bev, short what, void *arg)
 {
-    if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))
-        conn_close(arg);
+    struct http_conn *c = arg;
+
+    if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)))
+        return;
+    /* A client that ends its side right behind its last request still gets the answer that is on its way. */
+    if ((what & BEV_EVENT_EOF) && (what & BEV_EVENT_READING) && c->state != CONN_BODY && c->state != CONN_BUSY &&
+        evbuffer_get_length(bufferevent_get_output(bev)))
+        conn_finish(c);
+    else
+        http_conn_close(c);
 }
 
 /* The connection after an answer: the next request, or the end. */
-static void conn_answered(struct http_conn *c, bool keep)
+void http_conn_answered(struct http_conn *c, bool keep)
 {
     c->req = NULL;
     if (!keep || c->server->draining) {
-        c->state = CONN_CLOSING;
-        c->deadline_ns = deadline_in(c->server->options.idle_timeout_ms);
-        (void)bufferevent_disable(c->bev, EV_READ);
-        if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
-            conn_close(c);
+        conn_finish(c);
         return;
     }
     c->state = CONN_HEAD;
     c->deadline_ns = deadline_in(c->server->options.idle_timeout_ms);
-    conn_process(c);
+    /* The next request may be here already; its handler must not run from within whoever answered this one. */
+    if (!c->entered && evbuffer_get_length(bufferevent_get_input(c->bev)))
+        bufferevent_trigger(c->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
 }
 
 /* Accepting. */
@@ -374,14 +293,28 @@ static int64_t unix_peer_uid(int fd, int family)
     return cred.uid;
 }
 
+/* Options that only cost latency or a late end when they are refused. */
+static void tune(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES}};
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
+}
+
 static void conn_open(struct http_server *s, int fd, const struct sockaddr *sa)
 {
-    const int on = 1;
     struct http_conn *c = xcalloc(1, sizeof(*c));
     SSL *ssl = s->tls ? SSL_new(s->tls) : NULL;
 
     if (sa->sa_family != AF_UNIX)
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only costs latency when refused */
+        tune(fd);
     c->bev =
         s->tls
             ? (ssl ? bufferevent_openssl_socket_new(s->base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
@@ -421,6 +354,11 @@ static void on_accept(evutil_socket_t fd, short what UNUSED, void *arg)
         if (conn < 0) {
             if (errno == ECONNABORTED || errno == EINTR)
                 continue;
+            if (errno != EAGAIN) { /* no descriptors left: asking again at once would only burn the processor */
+                log_warn("cannot accept connections", "error", strerror(errno), NULL);
+                (void)event_del(s->accept_event);
+                s->accept_paused = true;
+            }
             return;
         }
         if (s->count >= s->options.max_connections)
@@ -436,10 +374,17 @@ static void on_sweep(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     int64_t now = time_monotonic_ns();
 
     for (struct http_conn *c = s->conns, *next; c; c = next) {
+        size_t pending = evbuffer_get_length(bufferevent_get_output(c->bev));
+
         next = c->next;
+        if (pending && pending != c->pending && c->scanned == 0 && (c->state == CONN_HEAD || c->state == CONN_CLOSING))
+            c->deadline_ns = deadline_in(s->options.idle_timeout_ms); /* slow, but reading */
+        c->pending = pending;
         if (c->deadline_ns && now >= c->deadline_ns)
-            conn_close(c);
+            http_conn_close(c);
     }
+    if (s->accept_paused && !s->draining && event_add(s->accept_event, NULL) == 0)
+        s->accept_paused = false;
 }
 
 static void defaults(struct http_server_options *o)
@@ -488,7 +433,7 @@ void http_server_drain(struct http_server *s)
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->state == CONN_HEAD && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
-            conn_close(c);
+            conn_finish(c);
     }
 }
 
@@ -497,7 +442,7 @@ void http_server_free(struct http_server *s)
     if (!s)
         return;
     while (s->conns)
-        conn_close(s->conns);
+        http_conn_close(s->conns);
     event_free(s->accept_event);
     event_free(s->sweep);
     (void)close(s->fd);
@@ -507,253 +452,4 @@ void http_server_free(struct http_server *s)
 size_t http_server_connections(const struct http_server *s)
 {
     return s->count;
-}
-
-/* Requests. */
-
-const char *http_method(const struct http_request *req)
-{
-    return req->head.method;
-}
-
-const char *http_target(const struct http_request *req)
-{
-    return req->head.target;
-}
-
-const char *http_path(const struct http_request *req)
-{
-    return req->path;
-}
-
-const char *http_query_n(const struct http_request *req, const char *name, size_t index)
-{
-    for (size_t i = 0; req->query && req->query[i]; i += 2)
-        if (streq(req->query[i], name) && index-- == 0)
-            return req->query[i + 1];
-    return NULL;
-}
-
-const char *http_query(const struct http_request *req, const char *name)
-{
-    return http_query_n(req, name, 0);
-}
-
-const struct http_headers *http_request_headers(const struct http_request *req)
-{
-    return &req->head.headers;
-}
-
-const char *http_header(const struct http_request *req, const char *name)
-{
-    return http_headers_get(&req->head.headers, name);
-}
-
-const char *http_body(const struct http_request *req, size_t *ret_len)
-{
-    if (ret_len)
-        *ret_len = req->body.len;
-    return strbuf_str(&req->body);
-}
-
-const char *http_peer(const struct http_request *req)
-{
-    return req->conn ? req->conn->peer : req->peer ? req->peer : "";
-}
-
-int64_t http_peer_uid(const struct http_request *req)
-{
-    return req->conn ? req->conn->peer_uid : -1;
-}
-
-struct ssl_st *http_tls(const struct http_request *req)
-{
-    return req->conn && req->conn->server->tls ? bufferevent_openssl_get_ssl(req->conn->bev) : NULL;
-}
-
-struct event_base *http_event_base(const struct http_request *req)
-{
-    return req->base;
-}
-
-/* Answers. */
-
-static const char *reason_phrase(int status)
-{
-    static const struct {
-        int status;
-        const char *phrase;
-    } phrases[] = {{101, "Switching Protocols"},
-                   {200, "OK"},
-                   {201, "Created"},
-                   {202, "Accepted"},
-                   {204, "No Content"},
-                   {206, "Partial Content"},
-                   {301, "Moved Permanently"},
-                   {302, "Found"},
-                   {304, "Not Modified"},
-                   {400, "Bad Request"},
-                   {401, "Unauthorized"},
-                   {403, "Forbidden"},
-                   {404, "Not Found"},
-                   {405, "Method Not Allowed"},
-                   {406, "Not Acceptable"},
-                   {409, "Conflict"},
-                   {410, "Gone"},
-                   {413, "Request Entity Too Large"},
-                   {415, "Unsupported Media Type"},
-                   {422, "Unprocessable Entity"},
-                   {429, "Too Many Requests"},
-                   {500, "Internal Server Error"},
-                   {501, "Not Implemented"},
-                   {502, "Bad Gateway"},
-                   {503, "Service Unavailable"},
-                   {504, "Gateway Timeout"},
-                   {507, "Insufficient Storage"}};
-
-    for (size_t i = 0; i < ARRAY_LEN(phrases); i++)
-        if (phrases[i].status == status)
-            return phrases[i].phrase;
-    return "Status";
-}
-
-void http_add_header(struct http_request *req, const char *name, const char *value)
-{
-    http_headers_add(&req->out, name, value);
-}
-
-/* Values come from objects and clients too: a line break in one would start a header of its choosing. */
-static void add_safe(struct strbuf *b, const char *value)
-{
-    for (; *value; value++)
-        strbuf_addc(b, (unsigned char)*value < 0x20 && *value != '\t' ? ' ' : *value);
-}
-
-static void write_head(struct http_request *req, int status, const char *content_type, const char *framing)
-{
-    _cleanup_(strbuf_free) struct strbuf b = {0};
-
-    strbuf_addf(&b, "HTTP/1.1 %d %s\r\n", status, reason_phrase(status));
-    if (content_type)
-        strbuf_addf(&b, "Content-Type: %s\r\n", content_type);
-    strbuf_adds(&b, framing);
-    if (!req->keep_alive && status != 101)
-        strbuf_adds(&b, "Connection: close\r\n");
-    for (size_t i = 0; i < req->out.count; i++) {
-        strbuf_addf(&b, "%s: ", req->out.items[i].name);
-        add_safe(&b, req->out.items[i].value);
-        strbuf_adds(&b, "\r\n");
-    }
-    strbuf_adds(&b, "\r\n");
-    (void)bufferevent_write(req->conn->bev, b.data, b.len);
-    req->started = true;
-}
-
-static void finish(struct http_request *req)
-{
-    struct http_conn *c = req->conn;
-    bool keep = req->keep_alive;
-
-    request_free(req);
-    if (c)
-        conn_answered(c, keep);
-}
-
-void http_respond(struct http_request *req, int status, const char *content_type, const void *body, size_t len)
-{
-    bool bodyless = status == 204 || status == 304;
-
-    if (req->conn) {
-        _cleanup_free_ char *framing = bodyless ? xstrdup("") : xasprintf("Content-Length: %zu\r\n", len);
-        write_head(req, status, content_type, framing);
-        if (len && !bodyless && !streq(req->head.method, "HEAD"))
-            (void)bufferevent_write(req->conn->bev, body, len);
-    }
-    finish(req);
-}
-
-void http_start(struct http_request *req, int status, const char *content_type)
-{
-    if (!req->conn)
-        return;
-    req->chunked = req->head.minor == 1;
-    if (!req->chunked)
-        req->keep_alive = false; /* HTTP/1.0: the end of the connection is the end of the body */
-    write_head(req, status, content_type, req->chunked ? "Transfer-Encoding: chunked\r\n" : "");
-}
-
-bool http_write(struct http_request *req, const void *data, size_t len)
-{
-    if (!req->conn)
-        return false;
-    if (!len)
-        return true;
-    struct evbuffer *out = bufferevent_get_output(req->conn->bev);
-    if (evbuffer_get_length(out) > req->conn->server->options.max_output_bytes) {
-        log_warn("client does not read, connection closed", "peer", req->conn->peer, "path", req->path, NULL);
-        req->on_close = NULL; /* the caller learns it from the result */
-        conn_close(req->conn);
-        return false;
-    }
-    char size[20];
-    int n = req->chunked ? snprintf(size, sizeof(size), "%zx\r\n", len) : 0;
-    struct evbuffer *piece = evbuffer_new();
-    if (!piece)
-        abort();
-    (void)evbuffer_add(piece, size, (size_t)n);
-    (void)evbuffer_add(piece, data, len);
-    if (req->chunked)
-        (void)evbuffer_add(piece, "\r\n", 2);
-    (void)bufferevent_write_buffer(req->conn->bev, piece);
-    evbuffer_free(piece);
-    return true;
-}
-
-void http_end(struct http_request *req)
-{
-    if (req->conn && req->started && req->chunked)
-        (void)bufferevent_write(req->conn->bev, "0\r\n\r\n", 5);
-    if (req->conn && !req->started)
-        req->keep_alive = false; /* ended without an answer: nothing sensible can follow */
-    finish(req);
-}
-
-size_t http_output_pending(const struct http_request *req)
-{
-    return req->conn ? evbuffer_get_length(bufferevent_get_output(req->conn->bev)) : 0;
-}
-
-void http_on_drain(struct http_request *req, void (*cb)(void *arg, struct http_request *req), void *arg)
-{
-    req->on_drain = cb;
-    req->on_drain_arg = arg;
-}
-
-void http_on_close(struct http_request *req, void (*cb)(void *arg, struct http_request *req), void *arg)
-{
-    req->on_close = cb;
-    req->on_close_arg = arg;
-}
-
-bool http_is_closed(const struct http_request *req)
-{
-    return req->conn == NULL;
-}
-
-struct bufferevent *http_take_over(struct http_request *req, int status)
-{
-    struct http_conn *c = req->conn;
-    struct bufferevent *bev = NULL;
-
-    if (c) {
-        write_head(req, status, NULL, "");
-        bev = c->bev;
-        bufferevent_setcb(bev, NULL, NULL, NULL, NULL);
-        bufferevent_setwatermark(bev, EV_READ, 0, 0);
-        c->bev = NULL;
-        c->req = NULL;
-        conn_close(c);
-    }
-    request_free(req);
-    return bev;
 }
