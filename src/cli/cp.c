@@ -70,50 +70,56 @@ static int finish_tar(pid_t pid, struct error *err)
     return 0;
 }
 
-static int copy_in(struct client *c, const char *pod, const struct place *from, const struct place *to,
-                   struct error *err)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "make a pipe");
-    _cleanup_free_ char *rename = xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name);
-    _cleanup_free_ char *member = xasprintf("./%s", from->name);
-    const char *const pack[] = {"tar", "-C", from->dir, rename, "-cf", "-", "--", member, NULL};
-    const char *const unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
-    pid_t pid = start_tar(pack, -1, fds[1]);
+/* What tar is told on each side: the name changes where the archive is made or unpacked here. */
+struct copy {
+    char *rename, *member;
+};
 
-    (void)close(fds[1]);
-    struct stream_request q = {
-        .pod = pod, .argv = unpack, .input = fds[0], .output = STDERR_FILENO, .errors = STDERR_FILENO};
-    int code = client_stream(c, &q, err);
-    (void)close(fds[0]);
-    int r = finish_tar(pid, code < 0 ? NULL : err);
-    if (code < 0)
-        return code;
-    return code ? error_set(err, EIO, "tar in the sandbox ended with %d", code) : r;
+static void copy_free(struct copy *c)
+{
+    free(c->rename);
+    free(c->member);
 }
 
-static int copy_out(struct client *c, const char *pod, const struct place *from, const struct place *to,
+/*
+ * Runs the local tar and the one in the sandbox against each other. into: the local one packs. The remote command has
+ * read its archive to the end, or written all of it, when its exit code comes.
+ */
+static int run_tars(struct client *c, const char *pod, const char *const *local, const char *const *remote, bool into,
                     struct error *err)
 {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) < 0)
         return error_set_errno(err, errno, "make a pipe");
-    _cleanup_free_ char *rename = xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name);
-    _cleanup_free_ char *member = xasprintf("./%s", from->name);
-    const char *const pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", member, NULL};
-    const char *const unpack[] = {"tar", "--no-same-owner", "--no-overwrite-dir", "-C", to->dir, rename, "-xf", "-",
-                                  NULL};
-    pid_t pid = start_tar(unpack, fds[0], -1);
+    pid_t pid = into ? start_tar(local, -1, fds[1]) : start_tar(local, fds[0], -1);
 
-    (void)close(fds[0]);
-    struct stream_request q = {.pod = pod, .argv = pack, .input = -1, .output = fds[1], .errors = STDERR_FILENO};
+    (void)close(into ? fds[1] : fds[0]);
+    struct stream_request q = {.pod = pod,
+                               .argv = remote,
+                               .input = into ? fds[0] : -1,
+                               .output = into ? STDERR_FILENO : fds[1],
+                               .errors = STDERR_FILENO};
     int code = client_stream(c, &q, err);
-    (void)close(fds[1]);
-    int r = finish_tar(pid, code < 0 ? NULL : err);
+    (void)close(into ? fds[0] : fds[1]);
+    int r = finish_tar(pid, code == 0 ? err : NULL);
     if (code < 0)
         return code;
     return code ? error_set(err, EIO, "tar in the sandbox ended with %d", code) : r;
+}
+
+static int copy(struct client *c, const char *pod, const struct place *from, const struct place *to, struct error *err)
+{
+    _cleanup_(copy_free) struct copy names = {xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name),
+                                              xasprintf("./%s", from->name)};
+    if (to->sandbox) {
+        const char *const pack[] = {"tar", "-C", from->dir, names.rename, "-cf", "-", "--", names.member, NULL};
+        const char *const unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
+        return run_tars(c, pod, pack, unpack, true, err);
+    }
+    const char *const pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", names.member, NULL};
+    const char *const unpack[] = {
+        "tar", "--no-same-owner", "--no-overwrite-dir", "-C", to->dir, names.rename, "-xf", "-", NULL};
+    return run_tars(c, pod, unpack, pack, false, err);
 }
 
 /* "cp a dir/" and "cp a existing-dir" put a into the directory, as cp does. */
@@ -160,7 +166,7 @@ int cmd_cp(int argc, char **argv)
     if (r == 0)
         r = client_find_pod(&c, from.sandbox ? from.sandbox : to.sandbox, &pod, &err);
     if (r == 0)
-        r = from.sandbox ? copy_out(&c, pod, &from, &to, &err) : copy_in(&c, pod, &from, &to, &err);
+        r = copy(&c, pod, &from, &to, &err);
     client_close(&c);
     return r < 0 ? fail(1, &err) : 0;
 }

@@ -8,27 +8,43 @@
 #include <event2/event.h>
 #include <stdio.h>
 
-struct target_options {
+struct stream_options {
     const char *kubeconfig, *ns;
+    bool stdin_wanted, tty;
 };
 
-#define TARGET_OPTIONS(t)                                                                                              \
-    {"kubeconfig", 0, OPTION_STRING, &(t).kubeconfig, "FILE", "How to reach holt ($KUBECONFIG, or that of holt up)"},  \
-    {                                                                                                                  \
-        "namespace", 'n', OPTION_STRING, &(t).ns, "NS", "Namespace of the sandbox"                                     \
-    }
+/* Options all three commands share; with_streams adds those about input and terminals. */
+static int parse(const char *usage, bool with_streams, int argc, char **argv, struct stream_options *o, int *ret_rest)
+{
+    _cleanup_error_ struct error err = ERROR_INIT;
+    const struct option options[] = {
+        {"kubeconfig", 0, OPTION_STRING, &o->kubeconfig, "FILE", "How to reach holt ($KUBECONFIG, or that of holt up)"},
+        {"namespace", 'n', OPTION_STRING, &o->ns, "NS", "Namespace of the sandbox"},
+        {"stdin", 'i', OPTION_FLAG, &o->stdin_wanted, NULL, "Pass standard input"},
+        {"tty", 't', OPTION_FLAG, &o->tty, NULL, "Use a terminal"},
+    };
 
-static int run_stream(const struct target_options *t, const char *name, struct stream_request *q)
+    *o = (struct stream_options){0};
+    if (options_parse(usage, options, ARRAY_LEN(options) - (with_streams ? 0 : 2), argc, argv, ret_rest, &err) < 0)
+        return fail(EXIT_USAGE, &err);
+    return 0;
+}
+
+static int run_stream(const struct stream_options *o, const char *name, struct stream_request *q)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_free_ char *pod = NULL;
     struct client c;
-    int r = client_open(&c, t->kubeconfig, t->ns, &err);
+    int r = client_open(&c, o->kubeconfig, o->ns, &err);
 
     if (r == 0)
         r = client_find_pod(&c, name, &pod, &err);
     if (r == 0) {
         q->pod = pod;
+        q->tty = o->tty;
+        q->input = o->stdin_wanted ? STDIN_FILENO : -1;
+        q->output = STDOUT_FILENO;
+        q->errors = STDERR_FILENO;
         r = client_stream(&c, q, &err);
     }
     client_close(&c);
@@ -37,19 +53,11 @@ static int run_stream(const struct target_options *t, const char *name, struct s
 
 int cmd_exec(int argc, char **argv)
 {
-    _cleanup_error_ struct error err = ERROR_INIT;
-    struct target_options t = {0};
-    bool stdin_wanted = false, tty = false;
-    const struct option options[] = {
-        TARGET_OPTIONS(t),
-        {"stdin", 'i', OPTION_FLAG, &stdin_wanted, NULL, "Pass standard input"},
-        {"tty", 't', OPTION_FLAG, &tty, NULL, "Give it a terminal"},
-    };
-    int rest;
+    struct stream_options o;
+    int rest, r = parse("holt exec [OPTIONS] SANDBOX [--] CMD [ARG...]", true, argc, argv, &o, &rest);
 
-    if (options_parse("holt exec [OPTIONS] SANDBOX [--] CMD [ARG...]", options, ARRAY_LEN(options), argc, argv, &rest,
-                      &err) < 0)
-        return fail(EXIT_USAGE, &err);
+    if (r)
+        return r;
     if (rest >= argc)
         return failf(EXIT_USAGE, "holt exec: name the sandbox and the command: holt exec SANDBOX CMD");
     const char *name = argv[rest++];
@@ -57,38 +65,22 @@ int cmd_exec(int argc, char **argv)
         rest++;
     if (rest >= argc)
         return failf(EXIT_USAGE, "holt exec: name the command to run in %s", name);
-    struct stream_request q = {.argv = (const char *const *)argv + rest,
-                               .tty = tty,
-                               .input = stdin_wanted ? STDIN_FILENO : -1,
-                               .output = STDOUT_FILENO,
-                               .errors = STDERR_FILENO};
-    return run_stream(&t, name, &q);
+    struct stream_request q = {.argv = (const char *const *)argv + rest};
+    return run_stream(&o, name, &q);
 }
 
 int cmd_attach(int argc, char **argv)
 {
-    _cleanup_error_ struct error err = ERROR_INIT;
-    struct target_options t = {0};
-    bool stdin_wanted = false, tty = false;
-    const struct option options[] = {
-        TARGET_OPTIONS(t),
-        {"stdin", 'i', OPTION_FLAG, &stdin_wanted, NULL, "Pass standard input"},
-        {"tty", 't', OPTION_FLAG, &tty, NULL, "The process has a terminal"},
-    };
-    int rest;
+    struct stream_options o;
+    int rest, r = parse("holt attach [OPTIONS] SANDBOX [PROCESS]", true, argc, argv, &o, &rest);
 
-    if (options_parse("holt attach [OPTIONS] SANDBOX [PROCESS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) <
-        0)
-        return fail(EXIT_USAGE, &err);
+    if (r)
+        return r;
     if (rest >= argc || argc - rest > 2)
         return failf(EXIT_USAGE,
                      "holt attach: name the sandbox, and a process of \"holt ps\" unless the main one is meant");
-    struct stream_request q = {.process = argv[rest + 1],
-                               .tty = tty,
-                               .input = stdin_wanted ? STDIN_FILENO : -1,
-                               .output = STDOUT_FILENO,
-                               .errors = STDERR_FILENO};
-    return run_stream(&t, argv[rest], &q);
+    struct stream_request q = {.process = argv[rest + 1]};
+    return run_stream(&o, argv[rest], &q);
 }
 
 struct answer {
@@ -150,16 +142,15 @@ int cmd_ps(int argc, char **argv)
     static const struct http_call_callbacks callbacks = {.done = on_answer, .failed = on_failed};
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_free_ char *pod = NULL;
-    struct target_options t = {0};
-    const struct option options[] = {TARGET_OPTIONS(t)};
+    struct stream_options o;
     struct client c;
-    int rest;
+    int rest, r = parse("holt ps [OPTIONS] SANDBOX", false, argc, argv, &o, &rest);
 
-    if (options_parse("holt ps [OPTIONS] SANDBOX", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
-        return fail(EXIT_USAGE, &err);
+    if (r)
+        return r;
     if (rest + 1 != argc)
         return failf(EXIT_USAGE, "holt ps: name one sandbox");
-    int r = client_open(&c, t.kubeconfig, t.ns, &err);
+    r = client_open(&c, o.kubeconfig, o.ns, &err);
     if (r == 0)
         r = client_find_pod(&c, argv[rest], &pod, &err);
     if (r == 0) {
