@@ -23,9 +23,9 @@ static const struct {
     {"", "nodes", "status", READ | WRITE},
     {"", "events", "", WRITE},
     {"events.k8s.io", "events", "", WRITE},
-    {"", "persistentvolumeclaims", "", READ},
+    {"", "persistentvolumeclaims", "", READ | VERB(VERB_PATCH)}, /* spec.volumeName: it binds them */
     {"", "persistentvolumeclaims", "status", READ | WRITE},
-    {"", "persistentvolumes", "", READ | WRITE},
+    {"", "persistentvolumes", "", READ | WRITE | VERB(VERB_DELETE)},
     {"", "persistentvolumes", "status", READ | WRITE},
     {"coordination.k8s.io", "leases", "", READ | WRITE | VERB(VERB_DELETE)},
     {"node.k8s.io", "runtimeclasses", "", READ},

@@ -76,7 +76,8 @@ int file_read_at(int dirfd, const char *path, size_t max, char **ret, size_t *re
     return 0;
 }
 
-int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err)
+static int write_and_rename(int dirfd, const char *path, const void *data, size_t len, mode_t mode, bool sync,
+                            struct error *err)
 {
     char suffix[9];
     random_name_suffix(suffix, 8);
@@ -88,7 +89,7 @@ int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t l
     int r = fd_write_all(fd, data, len);
     if (r == 0 && fchmod(fd, mode) < 0)
         r = -errno;
-    if (r == 0 && fsync(fd) < 0)
+    if (r == 0 && sync && fsync(fd) < 0)
         r = -errno;
     if (r == 0 && renameat(dirfd, temp, dirfd, path) < 0)
         r = -errno;
@@ -97,6 +98,16 @@ int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t l
         return error_set_errno(err, -r, "write %s", path);
     }
     return 0;
+}
+
+int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err)
+{
+    return write_and_rename(dirfd, path, data, len, mode, true, err);
+}
+
+int file_replace_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err)
+{
+    return write_and_rename(dirfd, path, data, len, mode, false, err);
 }
 
 int file_put_at(int dirfd, const char *path, const char *value, struct error *err)
@@ -307,15 +318,25 @@ int unix_listen_at(int dirfd, const char *name, int backlog, struct error *err)
     return take_fd(fd);
 }
 
-int unix_connect_at(int dirfd, const char *name, struct error *err)
+static int connect_at(int dirfd, const char *name, int flags, struct error *err)
 {
     struct sockaddr_un sa;
     if (unix_address(dirfd, name, &sa, err) < 0)
         return -ENAMETOOLONG;
-    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (fd < 0)
         return error_set_errno(err, errno, "create unix socket");
     if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
         return error_set_errno(err, errno, "connect to %s", name);
     return take_fd(fd);
+}
+
+int unix_connect_at(int dirfd, const char *name, struct error *err)
+{
+    return connect_at(dirfd, name, 0, err);
+}
+
+int unix_connect_nonblock_at(int dirfd, const char *name, struct error *err)
+{
+    return connect_at(dirfd, name, SOCK_NONBLOCK, err);
 }

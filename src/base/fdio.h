@@ -20,6 +20,8 @@ int file_read_at(int dirfd, const char *path, size_t max, char **ret, size_t *re
 /* Creates or replaces path by way of a temporary file, fsync and rename: readers see the old or the new whole content.
  */
 int file_write_atomic_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err);
+/* As above without fsync: for files that need not survive a power cut, such as those below /run. */
+int file_replace_at(int dirfd, const char *path, const void *data, size_t len, mode_t mode, struct error *err);
 /* One write(2) of a small value to an existing kernel file (cgroup, procfs, sysctl). */
 int file_put_at(int dirfd, const char *path, const char *value, struct error *err);
 
@@ -43,3 +45,5 @@ ssize_t fds_recv(int sock, void *data, size_t size, int *fds, size_t max_fds, si
 /* Binds and listens on a unix stream socket at a path of any length (through a directory descriptor). Mode 0600. */
 int unix_listen_at(int dirfd, const char *name, int backlog, struct error *err);
 int unix_connect_at(int dirfd, const char *name, struct error *err);
+/* For event loops: -EAGAIN instead of waiting for a listener whose queue is full. */
+int unix_connect_nonblock_at(int dirfd, const char *name, struct error *err);

@@ -25,6 +25,7 @@ int cmd_control(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_egress(int argc, char **argv);
 int cmd_image(int argc, char **argv);
+int cmd_node(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_up(int argc, char **argv);
 int cmd_attach(int argc, char **argv);

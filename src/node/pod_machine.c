@@ -44,8 +44,8 @@ static bool past_deadline(const struct pod_facts *f)
 
 static struct pod_decision decide_alive(const struct pod_facts *f)
 {
-    if (f->killed)
-        return wait_until(0);
+    if (f->killed) /* again, should it have failed */
+        return f->now_ns >= f->stop_deadline_ns ? act(POD_KILL) : wait_until(f->stop_deadline_ns);
     if (f->gone)
         return act(POD_KILL);
     bool end = f->deleting || past_deadline(f);

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "base/timeutil.h"
 
 void pod_state_init(struct pod_state *s, size_t container_count)
 {
@@ -31,6 +32,7 @@ void pod_state_clear(struct pod_state *s)
     }
     free(s->containers);
     free(s->pod_ip);
+    free(s->sandbox_id);
     free(s->reason);
     free(s->message);
     *s = (struct pod_state){0};
@@ -120,9 +122,9 @@ struct json *pod_state_to_json(const struct pod_state *s)
 
     for (size_t i = 0; i < s->container_count; i++)
         json_push(containers, container_to_json(&s->containers[i]));
-    return json_build("{s:o, s:i, s:i, s:s, s:s, s:s, s:s}", "containers", containers, "current", (int64_t)s->current,
-                      "start", s->start_ns, "podIP", s->pod_ip, "phase", s->phase, "reason", s->reason, "message",
-                      s->message);
+    return json_build("{s:o, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i}", "containers", containers, "current",
+                      (int64_t)s->current, "start", s->start_ns, "podIP", s->pod_ip, "phase", s->phase, "reason",
+                      s->reason, "message", s->message, "sandbox", s->sandbox_id, "uidBase", (int64_t)s->uid_base);
 }
 
 int pod_state_from_json(const struct json *v, size_t container_count, struct pod_state *ret, struct error *err)
@@ -142,5 +144,90 @@ int pod_state_from_json(const struct json *v, size_t container_count, struct pod
     ret->phase = streq(phase, "Succeeded") ? "Succeeded" : streq(phase, "Failed") ? "Failed" : NULL;
     ret->reason = copy_text(v, "reason");
     ret->message = copy_text(v, "message");
+    ret->sandbox_id = copy_text(v, "sandbox");
+    ret->uid_base = (uint32_t)json_int_or(json_get(v, "uidBase"), 0);
     return 0;
+}
+
+static int64_t parse_time(const struct json *v, int64_t fallback)
+{
+    int64_t ns;
+
+    return json_str(v) && time_parse_rfc3339(json_str(v), &ns) ? ns : fallback;
+}
+
+static void exit_from_status(const struct json *terminated, int64_t now_ns, struct container_exit *ret)
+{
+    if (!json_is(terminated, JSON_OBJECT))
+        return;
+    *ret = (struct container_exit){
+        .valid = true,
+        .code = (int)json_int_or(json_get(terminated, "exitCode"), 0),
+        .sig = (int)json_int_or(json_get(terminated, "signal"), 0),
+        .reason = copy_text(terminated, "reason"),
+        .message = copy_text(terminated, "message"),
+        .id = copy_text(terminated, "containerID"),
+        .started_ns = parse_time(json_get(terminated, "startedAt"), now_ns),
+        .finished_ns = parse_time(json_get(terminated, "finishedAt"), now_ns),
+    };
+}
+
+/* What was running when the machine went down. */
+static void lose_container(const struct json *running, int64_t now_ns, struct container_record *c)
+{
+    c->phase = CONTAINER_TERMINATED;
+    c->exit = (struct container_exit){
+        .valid = true,
+        .code = 137,
+        .reason = xstrdup("ContainerStatusUnknown"),
+        .message = xstrdup("the sandbox was gone when the node came back: the machine was restarted"),
+        .id = c->id ? xstrdup(c->id) : NULL,
+        .started_ns = parse_time(json_get(running, "startedAt"), now_ns),
+        .finished_ns = now_ns,
+    };
+}
+
+static const struct json *find_status(const struct json *list, const char *name)
+{
+    for (size_t i = 0; i < json_size(list); i++)
+        if (streq(json_str_or(json_get(json_item(list, i), "name"), ""), name))
+            return json_item(list, i);
+    return NULL;
+}
+
+static void container_from_status(const struct json *status, int64_t now_ns, struct container_record *c)
+{
+    const struct json *state = json_get(status, "state"), *running = json_get(state, "running");
+
+    c->restarts = json_int_or(json_get(status, "restartCount"), 0);
+    c->id = copy_text(status, "containerID");
+    exit_from_status(json_at(status, "lastState", "terminated", NULL), now_ns, &c->last);
+    exit_from_status(json_get(state, "terminated"), now_ns, &c->exit);
+    if (c->exit.valid)
+        c->phase = CONTAINER_TERMINATED;
+    else if (running)
+        lose_container(running, now_ns, c);
+}
+
+void pod_state_from_status(const struct json *pod, size_t container_count, int64_t now_ns, struct pod_state *ret)
+{
+    const struct json *spec = json_get(pod, "spec"), *status = json_get(pod, "status");
+    const char *phase = json_str_or(json_get(status, "phase"), "");
+    size_t init = container_count - 1;
+
+    pod_state_init(ret, container_count);
+    for (size_t i = 0; i < container_count; i++) {
+        const struct json *container =
+            i < init ? json_item(json_get(spec, "initContainers"), i) : json_item(json_get(spec, "containers"), 0);
+        container_from_status(find_status(json_get(status, i < init ? "initContainerStatuses" : "containerStatuses"),
+                                          json_str_or(json_get(container, "name"), "")),
+                              now_ns, &ret->containers[i]);
+    }
+    while (ret->current < init && ret->containers[ret->current].exit.valid &&
+           ret->containers[ret->current].exit.code == 0)
+        ret->current++;
+    ret->start_ns = parse_time(json_get(status, "startTime"), now_ns);
+    ret->phase = streq(phase, "Succeeded") ? "Succeeded" : streq(phase, "Failed") ? "Failed" : NULL;
+    ret->reason = copy_text(status, "reason");
+    ret->message = copy_text(status, "message");
 }

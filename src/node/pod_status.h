@@ -44,6 +44,8 @@ struct pod_state {
     const char *phase;      /* "Succeeded", "Failed", or NULL while it is not over */
     char *reason, *message; /* of the Pod: Evicted, DeadlineExceeded */
     bool sandbox;           /* namespaces exist: PodReadyToStartContainers */
+    char *sandbox_id;       /* of the backend; NULL = there is none */
+    uint32_t uid_base;      /* the Pod's range of user ids; 0 = none yet */
 };
 void pod_state_init(struct pod_state *s, size_t container_count);
 void pod_state_clear(struct pod_state *s);
@@ -51,6 +53,11 @@ void container_exit_clear(struct container_exit *e);
 void container_set_waiting(struct container_record *c, const char *reason, const char *message);
 
 struct json *pod_state_to_json(const struct pod_state *s);
+/*
+ * What the API's status tells, for a Pod whose state.json is gone (the machine was restarted): restart counts and ended
+ * runs are taken over; what ran is terminated with reason ContainerStatusUnknown.
+ */
+void pod_state_from_status(const struct json *pod, size_t container_count, int64_t now_ns, struct pod_state *ret);
 /* Fails when v is not what the function above wrote for as many containers. */
 int pod_state_from_json(const struct json *v, size_t container_count, struct pod_state *ret, struct error *err);
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/quantity.h"
+#include "sandbox/paths.h"
 
 #define PATH_LEN_MAX 4095
 
@@ -58,12 +59,15 @@ static int check_host_path(const struct pod_volume *v, size_t i, const struct po
                            "spec.volumes[%zu].hostPath", i);
 }
 
-static int check_empty_dir(struct pod_volume *v, size_t i, struct error *err)
+static int check_empty_dir(struct pod_volume *v, const struct json *pod, size_t i, struct error *err)
 {
     const char *medium = json_str_or(json_get(v->source, "medium"), "");
     const struct json *limit = json_get(v->source, "sizeLimit");
 
     v->memory = streq(medium, "Memory");
+    if (v->memory && json_size(json_at(pod, "spec", "initContainers", NULL)))
+        return pod_spec_refuse(err, REASON_CONFIG, "volumes in memory are not passed on by init containers",
+                               "spec.volumes[%zu].emptyDir.medium", i);
     if (*medium && !v->memory)
         return pod_spec_refuse(err, REASON_CONFIG, "only \"\" and \"Memory\" are supported by this node",
                                "spec.volumes[%zu].emptyDir.medium", i);
@@ -90,10 +94,12 @@ static int check_projected(const struct pod_volume *v, size_t i, struct error *e
     return 0;
 }
 
-static int parse_volume(struct pod_volume *v, const struct json *object, size_t i,
+static int parse_volume(struct pod_volume *v, const struct json *pod, const struct json *object, size_t i,
                         const struct pod_spec_options *options, struct error *err)
 {
     v->name = json_str_or(json_get(object, "name"), "");
+    if (!path_component_ok(v->name))
+        return pod_spec_refuse(err, REASON_CONFIG, "is no name of a volume", "spec.volumes[%zu].name", i);
     for (struct json_iter it = {0}; json_each(object, &it);) {
         size_t k = 0;
         if (streq(it.key, "name"))
@@ -108,7 +114,7 @@ static int parse_volume(struct pod_volume *v, const struct json *object, size_t 
     }
     switch (v->kind) {
     case POD_VOLUME_EMPTY_DIR:
-        return check_empty_dir(v, i, err);
+        return check_empty_dir(v, pod, i, err);
     case POD_VOLUME_HOST_PATH:
         return check_host_path(v, i, options, err);
     case POD_VOLUME_PROJECTED:
@@ -127,7 +133,7 @@ int pod_spec_parse_volumes(struct pod_spec *s, const struct pod_spec_options *op
 
     s->volumes = xcalloc(json_size(volumes) + 1, sizeof(*s->volumes));
     for (size_t i = 0; i < json_size(volumes); i++) {
-        int r = parse_volume(&s->volumes[s->volume_count++], json_item(volumes, i), i, options, err);
+        int r = parse_volume(&s->volumes[s->volume_count++], s->pod, json_item(volumes, i), i, options, err);
         if (r < 0)
             return r;
     }

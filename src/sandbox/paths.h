@@ -6,8 +6,8 @@
  * does.
  *
  *     R/pods/<uid>/guest.sock   the guest listens here: one connection per operation (wire/guest_client.h)
- *     R/pods/<uid>/spec.json    what was started: identity, image, argv (atomically written before the start)
- *     R/pods/<uid>/state.json   restart count, last exit, pod IP, log offsets (atomically written)
+ *     R/pods/<uid>/state.json   identity, sandbox, restart count, last exit, pod IP, log offsets (atomically written)
+ *     R/pods/<uid>/volumes/     files of ConfigMaps, Secrets and the like
  *     D/pods/<uid>/             root upper layer, volumes that end with the Pod, files the node makes
  *     D/volumes/pvc/<ns>/<name>-<uid>/   one directory for each PersistentVolumeClaim
  *     D/logs/<ns>_<pod>_<uid>/<container>/<restart>.log

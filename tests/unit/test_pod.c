@@ -61,7 +61,8 @@ static void test_decide(void **state UNUSED)
          {.sandbox = SANDBOX_STOPPING, .deleting = true, .grace_s = 0, .stop_deadline_ns = 120 * S},
          POD_KILL},
         {"stopping, object gone", {.sandbox = SANDBOX_STOPPING, .gone = true, .stop_deadline_ns = 120 * S}, POD_KILL},
-        {"killed", {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 90 * S}, POD_WAIT},
+        {"killed", {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 101 * S}, POD_WAIT, 101},
+        {"killed in vain", {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 90 * S}, POD_KILL},
         {"ended", {.sandbox = SANDBOX_ENDED, .gone = true}, POD_CLEAN},
         {"cleaning", {.sandbox = SANDBOX_CLEANING, .gone = true}, POD_WAIT},
 
