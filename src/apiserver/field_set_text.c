@@ -119,23 +119,29 @@ static const char *read_key(struct field_set *set, const char *key, struct error
     return arena_concat(&set->arena, key[0] == 'k' ? "k:" : "v:", strbuf_str(&b));
 }
 
-static int parse_node(struct field_set *set, struct field_node *node, const struct json *v, struct error *err)
+/* ret_marked: there is a "." among the members. */
+static int parse_node(struct field_set *set, struct field_node *node, const struct json *v, bool *ret_marked,
+                      struct error *err)
 {
+    *ret_marked = false;
     for (struct json_iter it = {0}; json_each(v, &it);) {
         struct field_node below = {0};
+        bool marked;
 
-        if (streq(it.key, "."))
+        if (streq(it.key, ".")) {
+            *ret_marked = true;
             continue;
+        }
         if (!json_is(it.value, JSON_OBJECT))
             return error_set(err, EINVAL, "\"%s\" does not hold an object", it.key);
         const char *key = read_key(set, it.key, err);
         if (!key)
             return -err->code;
-        int r = parse_node(set, &below, it.value, err);
+        int r = parse_node(set, &below, it.value, &marked, err);
         if (r < 0)
             return r;
         struct field_entry *entry = field_node_add(set, node, key);
-        entry->marked = below.count == 0 || json_has(it.value, ".");
+        entry->marked = marked || below.count == 0;
         entry->below = below;
     }
     field_node_seal(set, node);
@@ -146,11 +152,12 @@ struct field_set *field_set_parse(const struct json *fields_v1, struct error *er
 {
     _cleanup_error_ struct error local = ERROR_INIT;
     _cleanup_field_set_ struct field_set *set = field_set_new();
+    bool marked; /* "." of the whole object says nothing */
 
     if (!json_is(fields_v1, JSON_OBJECT))
         (void)error_set(&local, EINVAL, "not an object");
     else
-        (void)parse_node(set, &set->root, fields_v1, &local);
+        (void)parse_node(set, &set->root, fields_v1, &marked, &local);
     if (!local.code)
         return take_ptr(set);
     (void)error_move(err, &local);

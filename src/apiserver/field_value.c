@@ -20,6 +20,11 @@ static enum shape shape_of(const struct json *value, struct schema_node schema)
     }
 }
 
+static bool is_container(const struct json *v)
+{
+    return json_is(v, JSON_OBJECT) || json_is(v, JSON_ARRAY);
+}
+
 struct walk {
     const struct field_scope *scope;
     struct arena scratch; /* keys of items */
@@ -56,6 +61,10 @@ static void collect_members(struct collect *c, const struct json *value, struct 
     for (struct json_iter it = {0}; json_each(value, &it);) {
         if (!keeps(&c->walk, depth, parent, it.key))
             continue;
+        if (!is_container(it.value)) {
+            add(c->set, node, "f:", it.key)->marked = true;
+            continue;
+        }
         struct field_node below = {0};
         bool declared = schema_declares(schema, it.key);
 
@@ -64,11 +73,11 @@ static void collect_members(struct collect *c, const struct json *value, struct 
             strbuf_adds(&c->walk.path, it.key);
         }
         bool leaf = collect_value(c, it.value, schema_property(schema, it.key), depth + 1, it.key, &below);
-        bool empty_map = json_is(it.value, JSON_OBJECT) && json_size(it.value) == 0;
-        bool marked = leaf || empty_map || !declared;
+        bool empty = !leaf && json_size(it.value) == 0;
+        bool marked = leaf || empty || !declared;
         strbuf_truncate(&c->walk.path, base);
         if (!marked && below.count == 0)
-            continue; /* an empty list of items */
+            continue; /* nothing in it is wanted */
         struct field_entry *entry = add(c->set, node, "f:", it.key);
         entry->marked = marked;
         entry->below = below;
@@ -185,10 +194,16 @@ static void mark(struct field_set *set, struct field_node *node, const char *pre
 static void compare_members(struct compare *c, const struct json *before, const struct json *after,
                             struct schema_node schema, size_t depth, const char *parent, struct diff *out)
 {
-    for (struct json_iter it = {0}; json_each(after, &it);) {
-        const struct json *old = json_get(before, it.key);
-        bool had = old || json_has(before, it.key);
+    struct json_iter other = {0};
 
+    for (struct json_iter it = {0}; json_each(after, &it);) {
+        bool aligned = json_each(before, &other) && streq(it.key, other.key); /* saves the lookup */
+        const struct json *old = aligned ? other.value : json_get(before, it.key);
+        bool had = aligned || old || json_has(before, it.key);
+
+        /* Most members are equal scalars: they need no schema. */
+        if (had && !is_container(it.value) && json_equal(old, it.value))
+            continue;
         if ((had && old == it.value) || !keeps(&c->walk, depth, parent, it.key))
             continue;
         compare_values(c, (struct side){old, had}, (struct side){it.value, true}, schema_property(schema, it.key),
@@ -235,6 +250,8 @@ static size_t run_length(const struct field_items *items, size_t from)
 static void compare_items(struct compare *c, const struct json *before, const struct json *after,
                           struct schema_node schema, size_t depth, struct diff *out)
 {
+    if (json_equal(before, after))
+        return; /* the usual case, and far cheaper than finding keys */
     struct field_items old = field_items_make(&c->walk.scratch, before, schema, NULL, NULL);
     struct field_items new = field_items_make(&c->walk.scratch, after, schema, NULL, NULL);
     struct schema_node item_schema = schema_items(schema);

@@ -56,18 +56,36 @@ struct json *field_value_remove(const struct json *value, const struct field_set
     return without(value, &set->root, schema);
 }
 
+/* A member of both; live's value itself when config says the same. */
+static struct json *merge_member(const struct json *live, const struct json *config, struct schema_node schema,
+                                 const char *name)
+{
+    bool scalar = config && !json_is(config, JSON_OBJECT) && !json_is(config, JSON_ARRAY);
+
+    if (scalar) /* needs no schema */
+        return json_ref((struct json *)(json_equal(live, config) ? live : config));
+    return field_value_merge(live, config, schema_property(schema, name));
+}
+
+/* Copies live only when something changes, so that an apply that changes nothing shares everything. */
 static struct json *merge_members(const struct json *live, const struct json *config, struct schema_node schema)
 {
-    struct json *result = json_copy_shallow(live);
+    struct json *result = NULL;
 
     for (struct json_iter it = {0}; json_each(config, &it);) {
-        if (json_has(live, it.key))
-            json_set(result, it.key,
-                     field_value_merge(json_get(live, it.key), it.value, schema_property(schema, it.key)));
-        else
-            json_set(result, it.key, json_ref(it.value));
+        const struct json *old = json_get(live, it.key);
+        bool had = old || json_has(live, it.key);
+        struct json *merged = had ? merge_member(old, it.value, schema, it.key) : json_ref(it.value);
+
+        if (had && merged == old) {
+            json_unref(merged);
+            continue;
+        }
+        if (!result)
+            result = json_copy_shallow(live);
+        json_set(result, it.key, merged);
     }
-    return result;
+    return result ? result : json_ref((struct json *)live);
 }
 
 /* Merges config's items with those of the same key in live, and appends them in order. */
@@ -99,6 +117,15 @@ static size_t next_shared(const struct merge *m, size_t from)
     return from;
 }
 
+static bool same_items(const struct json *a, const struct json *b)
+{
+    size_t i = 0;
+
+    while (i < json_size(a) && i < json_size(b) && json_item(a, i) == json_item(b, i))
+        i++;
+    return i == json_size(a) && i == json_size(b);
+}
+
 /*
  * Goes along live. An item of live alone stays; an item both have is appended, with those of config before it, when it
  * is the next of its kind in config's order, and else left to its turn.
@@ -123,7 +150,10 @@ static struct json *merge_items(const struct json *live, const struct json *conf
         }
     }
     append_config_until(&m, m.config.count);
-    return m.result;
+    if (!same_items(m.result, live))
+        return m.result;
+    json_unref(m.result);
+    return json_ref((struct json *)live);
 }
 
 struct json *field_value_merge(const struct json *live, const struct json *config, struct schema_node schema)
@@ -135,7 +165,7 @@ struct json *field_value_merge(const struct json *live, const struct json *confi
         return merge_members(live, config, schema);
     if (items && json_is(config, JSON_ARRAY) && json_size(config) + json_size(live) > 0)
         return merge_items(live, config, schema);
-    if ((members || items) && !config && json_size(live) > 0)
+    if ((members || items) && !config)
         return json_ref((struct json *)live); /* null says nothing about what others put there */
-    return json_ref((struct json *)config);
+    return json_ref((struct json *)(json_equal(live, config) ? live : config));
 }

@@ -320,19 +320,18 @@ static bool is_reset(const struct json *given)
            (json_size(given) == 0 || (json_size(given) == 1 && json_is(only, JSON_OBJECT) && json_size(only) == 0));
 }
 
-/* Returns whether the list is live's. */
-static bool decode_base(struct managed_list *list, const struct managed_write *w, const struct json *live,
-                        const struct json *object)
+/*
+ * Whether the object brings a list of its own, which then is decoded. One that cannot be read is as good as none:
+ * clients that do not understand it must not lose it.
+ */
+static bool brings_list(const struct managed_write *w, const struct json *live, const struct json *object,
+                        struct managed_list *list)
 {
     const struct json *given = w->subresource && *w->subresource ? NULL : list_of(object);
 
     if (is_reset(given))
-        return false;
-    /* A list that cannot be read is as good as none: clients that do not understand it must not lose it. */
-    if (given && !json_equal(given, list_of(live)) && managed_list_decode(list, given, false, NULL) == 0)
-        return false;
-    (void)managed_list_decode(list, list_of(live), true, NULL);
-    return true;
+        return true;
+    return given && !json_equal(given, list_of(live)) && managed_list_decode(list, given, false, NULL) == 0;
 }
 
 struct json *managed_fields_after_write(const struct managed_write *w, const struct json *live,
@@ -341,14 +340,17 @@ struct json *managed_fields_after_write(const struct managed_write *w, const str
     _cleanup_(managed_list_free) struct managed_list list = {0};
     _cleanup_field_set_ struct field_set *changed = NULL, *removed = NULL;
     const struct field_scope scope = managed_scope(w);
-    bool from_live = decode_base(&list, w, live, object);
+    bool brings = brings_list(w, live, object, &list);
 
-    if (live && list.count == 0)
-        return NULL;
     field_value_compare(live, object, &scope, &changed, &removed);
     field_set_unmark(changed, "metadata");
-    if (from_live && live && field_set_is_empty(changed) && field_set_is_empty(removed))
+    bool nothing = field_set_is_empty(changed) && field_set_is_empty(removed);
+    if (live && !brings && nothing)
         return json_ref((struct json *)list_of(live));
+    if (!brings)
+        (void)managed_list_decode(&list, list_of(live), true, NULL); /* unreadable: as good as none */
+    if (live && list.count == 0)
+        return NULL;
 
     struct managed_entry *own = managed_list_find(&list, w, false);
     managed_list_take_away(&list, NULL, removed);

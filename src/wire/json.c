@@ -311,9 +311,14 @@ static bool objects_equal(const struct json *a, const struct json *b)
 {
     if (json_size(a) != json_size(b))
         return false;
-    for (struct json_iter it = {0}; json_each(a, &it);)
-        if (!json_has(b, it.key) || !json_equal(it.value, json_get(b, it.key)))
+    /* Equal objects mostly have their members in one order: then no member has to be looked up. */
+    struct json_iter other = {0};
+    for (struct json_iter it = {0}; json_each(a, &it);) {
+        bool aligned = json_each(b, &other) && streq(it.key, other.key);
+        const struct json *v = aligned ? other.value : json_get(b, it.key);
+        if (!json_equal(it.value, v) || (!v && !aligned && !json_has(b, it.key)))
             return false;
+    }
     return true;
 }
 
@@ -335,15 +340,21 @@ bool json_equal(const struct json *a, const struct json *b)
         return json_int_or(a, 0) == json_int_or(b, 0);
     case JSON_DOUBLE:
         return json_double_or(a, 0) == json_double_or(b, 0);
-    case JSON_STRING:
-        return json_string_len(a) == json_string_len(b) && memcmp(json_str(a), json_str(b), json_string_len(a)) == 0;
-    case JSON_ARRAY:
-        if (json_size(a) != json_size(b))
+    case JSON_STRING: {
+        int len = json_object_get_string_len(raw(a));
+        return len == json_object_get_string_len(raw(b)) &&
+               memcmp(json_object_get_string(raw(a)), json_object_get_string(raw(b)), (size_t)len) == 0;
+    }
+    case JSON_ARRAY: {
+        size_t n = json_object_array_length(raw(a));
+        if (n != json_object_array_length(raw(b)))
             return false;
-        for (size_t i = 0; i < json_size(a); i++)
-            if (!json_equal(json_item(a, i), json_item(b, i)))
+        for (size_t i = 0; i < n; i++)
+            if (!json_equal((struct json *)json_object_array_get_idx(raw(a), i),
+                            (struct json *)json_object_array_get_idx(raw(b), i)))
                 return false;
         return true;
+    }
     case JSON_OBJECT:
         return objects_equal(a, b);
     }

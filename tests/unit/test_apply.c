@@ -477,6 +477,7 @@ static void test_forms(void **state UNUSED)
 
     json_set_str(other, "apiVersion", "v2");
     error_clear(&err);
+    json_unref(causes);
     assert_null(apply_patch(&request, &causes, &err));
     assert_null(causes);
     assert_int_equal(err.code, EINVAL);
