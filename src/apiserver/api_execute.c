@@ -1,4 +1,5 @@
 /* From a call to its handler. */
+#include "apiserver/review.h"
 #include "apiserver/scale.h"
 #include "apiserver/strategy.h"
 
@@ -47,8 +48,10 @@ void api_execute(struct api_call *c)
         api_list(c);
         break;
     case VERB_CREATE:
-        if (*c->name || !c->resource->stored)
+        if (*c->name)
             (void)refuse_method(c);
+        else if (!c->resource->stored)
+            review_execute(c);
         else
             api_create(c);
         break;

@@ -27,5 +27,10 @@ void authenticator_add_token(struct authenticator *a, const char *token, const c
                              char *const *groups);
 /* NULL: nobody we know (401). The caller owns the answer. */
 struct user_info *authenticate(struct authenticator *a, const struct http_request *req);
+/*
+ * Puts the user in the place of the one that Impersonate-User and Impersonate-Group name. Only system:masters may:
+ * -EPERM; -EINVAL when groups come without a user.
+ */
+int impersonate(const struct http_request *req, struct user_info **user);
 /* The user of a bearer token, or NULL. */
 struct user_info *authenticate_token(struct authenticator *a, const char *token);

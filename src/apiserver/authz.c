@@ -52,13 +52,27 @@ static bool public_path(const char *path)
     return false;
 }
 
+/* Anybody may ask about himself. */
+static bool about_oneself(const struct access *a)
+{
+    static const char *const plurals[] = {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"};
+
+    if (a->verb != VERB_CREATE ||
+        (!streq(a->group, "authorization.k8s.io") && !streq(a->group, "authentication.k8s.io")))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(plurals); i++)
+        if (streq(a->plural, plurals[i]))
+            return true;
+    return false;
+}
+
 bool authorize(const struct user_info *user, const struct access *a)
 {
     if (user_in_group(user, "system:masters"))
         return true;
     if (a->path)
         return streq(a->method, "get") && public_path(a->path);
-    return user_in_group(user, "system:nodes") && node_may(a);
+    return about_oneself(a) || (user_in_group(user, "system:nodes") && node_may(a));
 }
 
 struct json *authz_refusal(const struct user_info *user, const struct access *a)

@@ -324,6 +324,8 @@ static void find_all(const struct json *v, struct json *out)
 
 static void descend(const struct json *v, struct json *out)
 {
+    if (json_size(out) >= RESULTS_MAX)
+        return;
     push(out, v);
     for (struct json_iter it = {0}; json_each(v, &it);)
         descend(it.value, out);

@@ -1,6 +1,7 @@
 #include "apiserver/server.h"
 
 #include "apiserver/authz.h"
+#include "apiserver/event_expiry.h"
 #include "apiserver/exchange.h"
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
@@ -94,6 +95,15 @@ static bool health_path(const char *path)
     return false;
 }
 
+static struct json *refuse_impersonation(const struct user_info *user, const char *name)
+{
+    _cleanup_free_ char *text = xasprintf(
+        "User \"%s\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope", user->name);
+    const struct api_subject s = {.group = "", .plural = "users", .name = name};
+
+    return status_forbidden(&s, text, NULL);
+}
+
 void apiserver_handle(void *arg, struct http_request *req)
 {
     struct apiserver *s = arg;
@@ -106,6 +116,12 @@ void apiserver_handle(void *arg, struct http_request *req)
     x->user = authenticate(s->authenticator, req);
     if (!x->user) {
         exchange_refuse(x, status_unauthorized());
+        return;
+    }
+    int who = impersonate(req, &x->user);
+    if (who < 0) {
+        exchange_refuse(x, who == -EINVAL ? status_internal("requested groups or uid without impersonating a user")
+                                          : refuse_impersonation(x->user, http_header(req, "Impersonate-User")));
         return;
     }
     int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
@@ -196,6 +212,7 @@ static int fill(struct apiserver *s, struct error *err)
     if (load_definitions(s, err) < 0)
         return -1;
     s->addresses = service_addresses_new(s->store);
+    s->event_expiry = event_expiry_new(s);
     s->terminations = terminations_new(s);
     s->gc = gc_new(s);
     for (size_t i = 0; i < json_size(bundled); i++)
@@ -236,6 +253,7 @@ void apiserver_free(struct apiserver *s)
     watch_stop_all(s);
     gc_free(s->gc);
     terminations_free(s->terminations);
+    event_expiry_free(s->event_expiry);
     store_close(s->store);
     service_addresses_free(s->addresses);
     static_paths_free(s->paths);

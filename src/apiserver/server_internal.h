@@ -23,6 +23,7 @@
 struct object_schemas;
 struct garbage_collector;
 struct terminations;
+struct event_expiry;
 struct service_addresses;
 struct static_paths;
 
@@ -37,6 +38,7 @@ struct apiserver {
     char *node_name; /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;
+    struct event_expiry *event_expiry;
     struct garbage_collector *gc;
     struct terminations *terminations;
     struct watch_stream *streams_open; /* watches of HTTP clients */

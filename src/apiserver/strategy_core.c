@@ -1,4 +1,5 @@
 /* The small ones: secrets, config maps, namespaces, events, network policies. */
+#include "apiserver/event_expiry.h"
 #include "apiserver/strategy.h"
 #include "apiserver/termination.h"
 
@@ -197,8 +198,17 @@ static void validate_event(const struct api_call *c, const struct json *o, const
     }
 }
 
-const struct strategy strategy_events = {.group = "", .plural = "events", .validate = validate_event};
-const struct strategy strategy_events_v1 = {.group = "events.k8s.io", .plural = "events", .validate = validate_event};
+static void after_event(struct apiserver *s, const struct json *old, const struct json *new)
+{
+    (void)old;
+    if (new)
+        event_expiry_note(s->event_expiry, new);
+}
+
+const struct strategy strategy_events = {
+    .group = "", .plural = "events", .validate = validate_event, .after = after_event};
+const struct strategy strategy_events_v1 = {
+    .group = "events.k8s.io", .plural = "events", .validate = validate_event, .after = after_event};
 
 /* --- network policies --- */
 

@@ -307,6 +307,15 @@ def test_who_may_what(plane):
     assert code("DELETE", "/api/v1/namespaces/default/secrets/x", "node-token-of-the-tests") == 403
 
 
+def test_reviews(plane):
+    assert plane.kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    assert plane.kubectl("auth", "can-i", "create", "pods", "--as=alice", ok=False) == ""
+    assert 'User "alice" cannot list' in plane.kubectl("get", "pods", "--as=alice", ok=False)
+    assert "p" not in plane.kubectl("get", "pods", "-o", "name", "--as=system:node:n", "--as-group=system:nodes")
+    impersonated = plane.open("GET", "/api/v1/pods", headers={"Impersonate-User": "admin"})
+    assert impersonated.status == 403
+
+
 def test_watch_on_the_wire(plane, namespace):
     path = f"/api/v1/namespaces/{namespace}/pods"
     listed = json.load(plane.open("GET", path))

@@ -516,6 +516,30 @@ static void test_events(void **state)
         "{\"metadata\":{\"name\":\"f\"},\"involvedObject\":{\"namespace\":\"other\"}}", 422);
 }
 
+static void test_reviews(void **state)
+{
+    struct fixture *f = *state;
+    const struct resource *r = resource(f, "selfsubjectaccessreviews.authorization.k8s.io");
+    static char node[] = "system:nodes", *groups[] = {node, NULL};
+    static const struct {
+        const char *verb, *resource;
+        bool allowed;
+    } cases[] = {{"list", "pods", true}, {"delete", "pods", true}, {"list", "roles", false}, {"use", "pods", false}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(user_info_free_p) struct user_info *user = user_info_new("n", NULL, groups);
+        _cleanup_json_ struct json *body = json_build("{s:{s:{s:s, s:s}}}", "spec", "resourceAttributes", "verb",
+                                                      cases[i].verb, "resource", cases[i].resource);
+        struct api_call c = api_internal_call(f->server, VERB_CREATE, r, "", "");
+        c.user = user;
+        c.body = body;
+        api_execute(&c);
+        assert_int_equal(c.result.code, 201);
+        assert_int_equal(json_bool_or(json_at(c.result.object, "status", "allowed", NULL), false), cases[i].allowed);
+        api_result_clear(&c.result);
+    }
+}
+
 static void test_delete_collection(void **state)
 {
     struct fixture *f = *state;
@@ -664,6 +688,7 @@ int main(void)
         CASE(test_secrets),
         CASE(test_events),
         CASE(test_delete_collection),
+        CASE(test_reviews),
         CASE(test_inproc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
