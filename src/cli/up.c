@@ -29,6 +29,7 @@
 #define RESTART_RESET_NS (30 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_S 20
 #define DEFAULT_USER "holt"
+#define DEFAULT_RUN_DIR "/run/holt"
 
 struct supervisor;
 
@@ -281,8 +282,17 @@ static char **arguments(const char *first, ...)
     return v;
 }
 
+/* Instances keep apart by the control group of their sandboxes, which goes with the run directory. */
+static char *cgroup_parent(const char *run_dir)
+{
+    _cleanup_free_ char *real = realpath(run_dir, NULL);
+
+    return !real || streq(real, DEFAULT_RUN_DIR) ? xstrdup("holt") : xasprintf("holt-%08x", fnv1a32(real));
+}
+
 static void define_children(struct supervisor *up, const char *node_config)
 {
+    _cleanup_free_ char *cgroup = cgroup_parent(up->run_dir);
     struct child *c = up->children;
 
     _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid), *keys = xasprintf("%s/control", up->data_dir);
@@ -292,8 +302,9 @@ static void define_children(struct supervisor *up, const char *node_config)
                                       "--listen", up->listen, "--keys", keys, "--durability", up->durability,
                                       "--node-name", up->node_name, "--ready-fd", "3", NULL);
     c[CHILD_NODE] = (struct child){.name = "node"};
-    c[CHILD_NODE].argv = arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir",
-                                   up->run_dir, "--node-name", up->node_name, "--group", gid, "--ready-fd", "3", NULL);
+    c[CHILD_NODE].argv =
+        arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir", up->run_dir,
+                  "--node-name", up->node_name, "--group", gid, "--cgroup-parent", cgroup, "--ready-fd", "3", NULL);
     c[CHILD_EGRESS] = (struct child){.name = "egress", .unprivileged = true};
     c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->run_dir, "--ready-fd", "3", NULL);
     for (size_t i = 0; i < CHILD_COUNT; i++) {
@@ -486,7 +497,7 @@ int cmd_up(int argc, char **argv)
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_free_ char *node_name = default_node_name(), *node_config = NULL;
     struct supervisor up = {.data_dir = "/var/lib/holt",
-                            .run_dir = "/run/holt",
+                            .run_dir = DEFAULT_RUN_DIR,
                             .listen = "127.0.0.1:6443",
                             .durability = "full",
                             .node_name = node_name};
