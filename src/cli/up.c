@@ -65,6 +65,8 @@ struct supervisor {
     bool stop_sandboxes, announced, stopping;
 };
 
+static void start(struct child *c);
+
 static bool all_ready(const struct supervisor *up)
 {
     for (size_t i = 0; i < CHILD_COUNT; i++)
@@ -94,8 +96,6 @@ static void announce(struct supervisor *up)
         up->ready_fd = 0;
     }
 }
-
-static void start(struct child *c);
 
 static void on_restart(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
@@ -129,6 +129,8 @@ static void on_ready(evutil_socket_t fd, short what UNUSED, void *arg)
     close_ready_pipe(c);
     if (n > 0) {
         c->ready = true;
+        if (c == &c->up->children[CHILD_CONTROL])
+            start(&c->up->children[CHILD_NODE]); /* it would only find the door closed before */
         announce(c->up);
     }
 }
@@ -537,8 +539,8 @@ int cmd_up(int argc, char **argv)
         return fail(EXIT_HOLT_FAILED, &err);
     watch_signals(&up);
     define_children(&up, node_config);
-    for (size_t i = 0; i < CHILD_COUNT; i++)
-        start(&up.children[i]);
+    start(&up.children[CHILD_CONTROL]);
+    start(&up.children[CHILD_EGRESS]);
     (void)event_base_dispatch(up.base);
     release(&up);
     return 0;
