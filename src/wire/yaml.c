@@ -1,36 +1,52 @@
-/*
- * YAML by libyaml's events. Plain scalars are read as Kubernetes' own tools read them (YAML 1.1 booleans: yes, no, on,
- * off and their capitalised forms; numbers; null); quoted scalars are strings.
- */
 #include "wire/yaml.h"
 
+#include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "wire/yaml_scalar.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <stdio.h>
 #include <yaml.h>
 
 #define TEXT_MAX_BYTES (10u << 20)
 #define DEPTH_MAX 100
 #define NODES_MAX 1000000
+#define STRINGS_MAX_BYTES (64u << 20)
+#define TAG_PREFIX "tag:yaml.org,2002:"
+
+/* What a value amounts to with all its aliases expanded. */
+struct extent {
+    size_t nodes, bytes;
+    int height; /* levels below it */
+};
+
+struct anchor {
+    struct json *value;
+    struct extent extent;
+};
 
 struct parser {
     yaml_parser_t yaml;
     yaml_event_t event;
     bool have_event;
     const struct json_parse_options *options;
-    struct json *anchors; /* name → value */
-    size_t nodes;
+    struct hashmap anchors; /* of this document: name → struct anchor */
+    bool shared;            /* aliases were used: parts of the document are in it several times */
+    struct extent total;
     struct strbuf path;
     struct error *err;
 };
 
-static int bad(struct parser *p, const yaml_mark_t *mark, const char *what)
+static int read_node(struct parser *p, int depth, struct json **ret, struct extent *ret_extent);
+
+static int bad_at(struct parser *p, const yaml_mark_t *mark, const char *what)
 {
     return error_set(p->err, EINVAL, "invalid YAML at line %zu, column %zu: %s", mark->line + 1, mark->column + 1,
                      what);
+}
+
+static int bad(struct parser *p, const char *what)
+{
+    return bad_at(p, &p->event.start_mark, what);
 }
 
 static int next(struct parser *p)
@@ -39,125 +55,154 @@ static int next(struct parser *p)
         yaml_event_delete(&p->event);
     p->have_event = false;
     if (!yaml_parser_parse(&p->yaml, &p->event))
-        return bad(p, &p->yaml.problem_mark, p->yaml.problem ? p->yaml.problem : "syntax error");
+        return bad_at(p, &p->yaml.problem_mark, p->yaml.problem ? p->yaml.problem : "syntax error");
     p->have_event = true;
     return 0;
 }
 
-static bool one_of(const char *s, const char *const *list)
+static int charge(struct parser *p, size_t nodes, size_t bytes)
 {
-    for (size_t i = 0; list[i]; i++)
-        if (streq(s, list[i]))
-            return true;
-    return false;
+    p->total.nodes += nodes;
+    p->total.bytes += bytes;
+    if (p->total.nodes > NODES_MAX)
+        return bad(p, "too many nodes after expanding aliases");
+    if (p->total.bytes > STRINGS_MAX_BYTES)
+        return bad(p, "too much text after expanding aliases");
+    return 0;
 }
 
-/* 0x, 0o and, as in YAML 1.1, a leading 0 for octal; "_" is not accepted. */
-static bool parse_integer(const char *s, int64_t *ret)
+static void grow(struct extent *whole, const struct extent *part)
 {
-    const char *digits = *s == '-' || *s == '+' ? s + 1 : s;
-    bool negative = *s == '-';
+    whole->nodes += part->nodes;
+    whole->bytes += part->bytes;
+    whole->height = MAX(whole->height, part->height + 1);
+}
 
-    if (digits[0] != '0' || !digits[1])
-        return parse_i64(*s == '+' ? digits : s, ret);
-    int base = digits[1] == 'x' || digits[1] == 'X' ? 16 : 8;
-    const char *p = digits + (base == 16 || digits[1] == 'o' ? 2 : 1);
-    int64_t value = 0;
-    if (!*p)
-        return false;
-    for (; *p; p++) {
-        int d = isdigit((unsigned char)*p)    ? *p - '0'
-                : isxdigit((unsigned char)*p) ? tolower((unsigned char)*p) - 'a' + 10
-                                              : 99;
-        if (d >= base || __builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, d, &value))
-            return false;
+/* Scalars. */
+
+/* A scalar with one of YAML's own tags. */
+static int read_tagged(struct parser *p, const char *tag, const char *text, struct json **ret)
+{
+    static const struct {
+        const char *tag;
+        enum json_kind kind;
+    } kinds[] = {{"int", JSON_INT}, {"float", JSON_DOUBLE}, {"bool", JSON_BOOL}, {"null", JSON_NULL}};
+
+    if (streq(tag, "binary"))
+        return bad(p, "!!binary is not supported");
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        if (!streq(tag, kinds[i].tag))
+            continue;
+        if (yaml_resolve(text, ret) < 0)
+            return bad(p, "a number that JSON does not have");
+        enum json_kind kind = json_kind(*ret);
+        if (kind == kinds[i].kind || (kinds[i].kind == JSON_DOUBLE && kind == JSON_INT))
+            return 0;
+        json_unref(take_ptr(*ret));
+        return bad(p, "the value is not what its tag says");
     }
-    *ret = negative ? -value : value;
-    return true;
-}
-
-static bool parse_float(const char *s, double *ret)
-{
-    const char *p = *s == '-' || *s == '+' ? s + 1 : s;
-    bool digits = false;
-    char *end;
-
-    for (const char *c = p; *c; c++) {
-        digits |= isdigit((unsigned char)*c) != 0;
-        if (!isdigit((unsigned char)*c) && !strchr(".eE+-", *c))
-            return false;
-    }
-    if (!digits || (!isdigit((unsigned char)*p) && *p != '.'))
-        return false;
-    *ret = strtod(s, &end);
-    return !*end && isfinite(*ret);
-}
-
-static struct json *plain_scalar(const char *s)
-{
-    static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
-    static const char *const trues[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y", NULL};
-    static const char *const falses[] = {"false", "False", "FALSE", "no", "No", "NO",
-                                         "off",   "Off",   "OFF",   "n",  "N",  NULL};
-    int64_t i;
-    double d;
-
-    if (one_of(s, nulls))
-        return NULL;
-    if (one_of(s, trues))
-        return json_boolean(true);
-    if (one_of(s, falses))
-        return json_boolean(false);
-    if (parse_integer(s, &i))
-        return json_int(i);
-    if (parse_float(s, &d))
-        return json_double(d);
-    return json_string(s);
+    *ret = json_string(text);
+    return 0;
 }
 
 static int read_scalar(struct parser *p, struct json **ret)
 {
     const char *text = (const char *)p->event.data.scalar.value;
-    size_t len = p->event.data.scalar.length;
     const char *tag = (const char *)p->event.data.scalar.tag;
+    const char *own = tag ? str_skip_prefix(tag, TAG_PREFIX) : NULL;
 
-    if (strlen(text) != len)
-        return bad(p, &p->event.start_mark, "NUL in a scalar");
-    bool plain = p->event.data.scalar.plain_implicit && p->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    if (tag && streq(tag, "tag:yaml.org,2002:str"))
-        plain = false;
-    *ret = plain ? plain_scalar(text) : json_string_n(text, len);
+    *ret = NULL;
+    if (strlen(text) != p->event.data.scalar.length)
+        return bad(p, "NUL in a scalar");
+    if (charge(p, 0, p->event.data.scalar.length) < 0)
+        return -EINVAL;
+    if (own)
+        return read_tagged(p, own, text, ret);
+    if (tag || p->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) {
+        *ret = json_string(text);
+        return 0;
+    }
+    return yaml_resolve(text, ret) < 0 ? bad(p, "a number that JSON does not have") : 0;
+}
+
+/* A key as text: "on" is true is "true". */
+static int read_key(struct parser *p, char **ret, bool *ret_merge)
+{
+    if (p->event.type != YAML_SCALAR_EVENT)
+        return bad(p, "a key must be a scalar");
+    if (p->event.data.scalar.anchor)
+        return bad(p, "an anchor on a key is not supported");
+    *ret_merge = p->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !p->event.data.scalar.tag &&
+                 streq((const char *)p->event.data.scalar.value, "<<");
+    _cleanup_json_ struct json *key = NULL;
+    if (read_scalar(p, &key) < 0)
+        return -EINVAL;
+    if (!key)
+        return bad(p, "null is no key");
+    *ret = json_is(key, JSON_STRING) ? xstrdup(json_str(key)) : json_text(key);
     return 0;
 }
 
-static size_t count_nodes(const struct json *v)
-{
-    size_t n = 1;
+/* Mappings and sequences. */
 
-    if (json_is(v, JSON_OBJECT))
-        for (struct json_iter it = {0}; json_each(v, &it);)
-            n += count_nodes(it.value);
-    for (size_t i = 0; json_is(v, JSON_ARRAY) && i < json_size(v); i++)
-        n += count_nodes(json_item(v, i));
-    return n;
+static bool is_mergeable(const struct json *source)
+{
+    for (size_t i = 0; json_is(source, JSON_ARRAY) && i < json_size(source); i++)
+        if (!json_is(json_item(source, i), JSON_OBJECT))
+            return false;
+    return json_is(source, JSON_OBJECT) || json_is(source, JSON_ARRAY);
 }
 
-static int read_node(struct parser *p, int depth, struct json **ret);
-
-/* "<<": members of the merged maps that the map does not have itself. */
-static void merge_into(struct json *map, const struct json *source)
+/* The members of source that map does not have itself; of several sources the first one counts. */
+static void merge(struct json *map, const struct json *source)
 {
-    if (json_is(source, JSON_ARRAY)) {
-        for (size_t i = 0; i < json_size(source); i++)
-            merge_into(map, json_item(source, i));
-        return;
-    }
-    for (struct json_iter it = {0}; json_each(source, &it);)
+    for (size_t i = 0; json_is(source, JSON_ARRAY) && i < json_size(source); i++)
+        merge(map, json_item(source, i));
+    for (struct json_iter it = {0}; json_is(source, JSON_OBJECT) && json_each(source, &it);)
         if (!json_has(map, it.key))
             json_set(map, it.key, json_ref(it.value));
 }
 
-static int read_mapping(struct parser *p, int depth, struct json *map)
+static int check_duplicate(struct parser *p, const struct json *map, const char *key)
+{
+    if (!json_has(map, key))
+        return 0;
+    if (p->options && p->options->duplicate) {
+        p->options->duplicate(p->options->arg, strbuf_str(&p->path));
+        return 0;
+    }
+    _cleanup_free_ char *text = xasprintf("duplicate field \"%s\"", strbuf_str(&p->path));
+    return bad(p, text);
+}
+
+/* The member whose key is the current event. */
+static int read_member(struct parser *p, int depth, struct json *map, struct json *merges, struct extent *extent)
+{
+    _cleanup_free_ char *key = NULL;
+    _cleanup_json_ struct json *value = NULL;
+    struct extent part = {0};
+    bool is_merge = false;
+
+    if (read_key(p, &key, &is_merge) < 0)
+        return -EINVAL;
+    extent->bytes += strlen(key);
+    strbuf_addf(&p->path, "%s%s", p->path.len ? "." : "", key);
+    if ((!is_merge && check_duplicate(p, map, key) < 0) || next(p) < 0)
+        return -EINVAL;
+    yaml_mark_t mark = p->event.start_mark;
+    if (read_node(p, depth + 1, &value, &part) < 0)
+        return -EINVAL;
+    grow(extent, &part);
+    if (!is_merge)
+        json_set(map, key, take_ptr(value));
+    else if (is_mergeable(value))
+        json_push(merges, take_ptr(value));
+    else
+        return bad_at(p, &mark, "<< needs a mapping or a list of mappings");
+    return 0;
+}
+
+static int read_mapping(struct parser *p, int depth, struct json *map, struct extent *extent)
 {
     _cleanup_json_ struct json *merges = json_array_make();
     size_t base = p->path.len;
@@ -167,123 +212,156 @@ static int read_mapping(struct parser *p, int depth, struct json *map)
             return -EINVAL;
         if (p->event.type == YAML_MAPPING_END_EVENT)
             break;
-        if (p->event.type != YAML_SCALAR_EVENT)
-            return bad(p, &p->event.start_mark, "a key must be a scalar");
-        _cleanup_free_ char *key = xstrndup((const char *)p->event.data.scalar.value, p->event.data.scalar.length);
-        bool is_merge = streq(key, "<<") && p->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        yaml_mark_t mark = p->event.start_mark;
-        struct json *value;
-
-        strbuf_addf(&p->path, "%s%s", base ? "." : "", key);
-        if (!is_merge && json_has(map, key)) {
-            if (!p->options || !p->options->duplicate) {
-                _cleanup_free_ char *text = xasprintf("duplicate field \"%s\"", strbuf_str(&p->path));
-                return bad(p, &mark, text);
-            }
-            p->options->duplicate(p->options->arg, strbuf_str(&p->path));
-        }
-        if (next(p) < 0 || read_node(p, depth + 1, &value) < 0)
+        if (read_member(p, depth, map, merges, extent) < 0)
             return -EINVAL;
-        if (is_merge)
-            json_push(merges, value);
-        else
-            json_set(map, key, value);
         strbuf_truncate(&p->path, base);
     }
-    merge_into(map, merges);
+    p->shared |= json_size(merges) > 0;
+    merge(map, merges);
     return 0;
 }
 
-static int read_sequence(struct parser *p, int depth, struct json *list)
+static int read_sequence(struct parser *p, int depth, struct json *list, struct extent *extent)
 {
     size_t base = p->path.len;
 
     for (size_t i = 0;; i++) {
         struct json *value;
+        struct extent part = {0};
 
         if (next(p) < 0)
             return -EINVAL;
         if (p->event.type == YAML_SEQUENCE_END_EVENT)
             return 0;
         strbuf_addf(&p->path, "[%zu]", i);
-        if (read_node(p, depth + 1, &value) < 0)
+        if (read_node(p, depth + 1, &value, &part) < 0)
             return -EINVAL;
+        grow(extent, &part);
         json_push(list, value);
         strbuf_truncate(&p->path, base);
     }
 }
 
-static int read_alias(struct parser *p, struct json **ret)
-{
-    const char *name = (const char *)p->event.data.alias.anchor;
-    struct json *value = json_get(p->anchors, name);
+/* Anchors and aliases. */
 
-    if (!json_has(p->anchors, name))
-        return bad(p, &p->event.start_mark, "unknown alias");
-    p->nodes += count_nodes(value);
-    if (p->nodes > NODES_MAX)
-        return bad(p, &p->event.start_mark, "too many nodes after expanding aliases");
-    *ret = json_copy(value);
+static void anchor_free(void *arg)
+{
+    struct anchor *a = arg;
+
+    json_unref(a->value);
+    free(a);
+}
+
+static void clear_anchors(struct parser *p)
+{
+    hashmap_free(&p->anchors, anchor_free);
+    p->anchors = (struct hashmap){0};
+}
+
+static void remember(struct parser *p, const char *name, struct json *value, const struct extent *extent)
+{
+    struct anchor *a = xcalloc(1, sizeof(*a));
+
+    a->value = json_ref(value);
+    a->extent = *extent;
+    struct anchor *old = hashmap_put(&p->anchors, name, a);
+    if (old)
+        anchor_free(old);
+}
+
+/* Counts what the alias stands for, but only refers to it: a bomb is found out before it goes off. */
+static int read_alias(struct parser *p, int depth, struct json **ret, struct extent *extent)
+{
+    const struct anchor *a = hashmap_get(&p->anchors, (const char *)p->event.data.alias.anchor);
+
+    if (!a)
+        return bad(p, "unknown alias");
+    if (depth + a->extent.height > DEPTH_MAX)
+        return bad(p, "nested too deeply");
+    if (charge(p, a->extent.nodes, a->extent.bytes) < 0)
+        return -EINVAL;
+    p->shared = true;
+    *ret = json_ref(a->value);
+    *extent = a->extent;
     return 0;
 }
 
-/* The node whose first event has been read. */
-static int read_node(struct parser *p, int depth, struct json **ret)
+static char *event_anchor(const yaml_event_t *e)
 {
-    _cleanup_free_ char *anchor = NULL;
+    const yaml_char_t *anchor = e->type == YAML_SCALAR_EVENT           ? e->data.scalar.anchor
+                                : e->type == YAML_MAPPING_START_EVENT  ? e->data.mapping_start.anchor
+                                : e->type == YAML_SEQUENCE_START_EVENT ? e->data.sequence_start.anchor
+                                                                       : NULL;
+
+    return anchor ? xstrdup((const char *)anchor) : NULL;
+}
+
+/* The node whose first event is the current one. */
+static int read_node(struct parser *p, int depth, struct json **ret, struct extent *ret_extent)
+{
+    _cleanup_free_ char *anchor = event_anchor(&p->event);
     _cleanup_json_ struct json *value = NULL;
-    int r = 0;
+    struct extent extent = {.nodes = 1};
+    int r;
 
     if (depth > DEPTH_MAX)
-        return bad(p, &p->event.start_mark, "nested too deeply");
-    if (++p->nodes > NODES_MAX)
-        return bad(p, &p->event.start_mark, "too many nodes");
+        return bad(p, "nested too deeply");
+    if (charge(p, 1, 0) < 0)
+        return -EINVAL;
     switch (p->event.type) {
     case YAML_SCALAR_EVENT:
-        anchor = p->event.data.scalar.anchor ? xstrdup((char *)p->event.data.scalar.anchor) : NULL;
+        extent.bytes = p->event.data.scalar.length;
         r = read_scalar(p, &value);
         break;
     case YAML_MAPPING_START_EVENT:
-        anchor = p->event.data.mapping_start.anchor ? xstrdup((char *)p->event.data.mapping_start.anchor) : NULL;
         value = json_object_make();
-        r = read_mapping(p, depth, value);
+        r = read_mapping(p, depth, value, &extent);
         break;
     case YAML_SEQUENCE_START_EVENT:
-        anchor = p->event.data.sequence_start.anchor ? xstrdup((char *)p->event.data.sequence_start.anchor) : NULL;
         value = json_array_make();
-        r = read_sequence(p, depth, value);
+        r = read_sequence(p, depth, value, &extent);
         break;
     case YAML_ALIAS_EVENT:
-        r = read_alias(p, &value);
+        r = read_alias(p, depth, &value, &extent);
         break;
     default:
-        return bad(p, &p->event.start_mark, "unexpected content");
+        r = bad(p, "unexpected content");
     }
     if (r < 0)
         return r;
     if (anchor)
-        json_set(p->anchors, anchor, json_copy(value));
+        remember(p, anchor, value, &extent);
     *ret = take_ptr(value);
+    *ret_extent = extent;
+    return 0;
+}
+
+/* Documents. */
+
+static int read_document(struct parser *p, struct json *documents)
+{
+    _cleanup_json_ struct json *value = NULL;
+    struct extent extent;
+
+    p->shared = false;
+    int r = next(p) < 0 ? -EINVAL : read_node(p, 0, &value, &extent);
+    clear_anchors(p);
+    if (r < 0)
+        return r;
+    if (value)
+        json_push(documents, p->shared ? json_copy(value) : json_ref(value));
     return 0;
 }
 
 static int read_stream(struct parser *p, struct json *documents)
 {
     for (;;) {
-        struct json *value = NULL;
-
         if (next(p) < 0)
             return -EINVAL;
         if (p->event.type == YAML_STREAM_END_EVENT)
             return 0;
-        if (p->event.type != YAML_DOCUMENT_START_EVENT)
-            continue;
-        json_unref(p->anchors);
-        p->anchors = json_object_make();
-        if (next(p) < 0 || read_node(p, 0, &value) < 0)
+        if (p->event.type == YAML_DOCUMENT_START_EVENT && read_document(p, documents) < 0)
             return -EINVAL;
-        if (value)
-            json_push(documents, value);
     }
 }
 
@@ -304,7 +382,6 @@ int yaml_parse_all(const char *text, size_t len, const struct json_parse_options
     if (p.have_event)
         yaml_event_delete(&p.event);
     yaml_parser_delete(&p.yaml);
-    json_unref(p.anchors);
     strbuf_free(&p.path);
     if (r < 0)
         return error_move(err, &local);
@@ -323,86 +400,4 @@ struct json *yaml_parse(const char *text, size_t len, const struct json_parse_op
         return NULL;
     }
     return json_ref(json_item(documents, 0));
-}
-
-/* A string that would be read back as something else, or not at all, is quoted. */
-static bool needs_quotes(const char *s, size_t len)
-{
-    struct json *as_plain = plain_scalar(s);
-    bool other = !json_is(as_plain, JSON_STRING);
-
-    json_unref(as_plain);
-    if (other || len == 0 || s[0] == ' ' || s[len - 1] == ' ' || strchr("-?:,[]{}#&*!|>'\"%@`", s[0]))
-        return true;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)s[i] < 0x20 || (unsigned char)s[i] == 0x7f ||
-            (s[i] == ':' && (s[i + 1] == ' ' || !s[i + 1])) || (s[i] == '#' && s[i - 1] == ' '))
-            return true;
-    return false;
-}
-
-static void write_scalar(const struct json *v, struct strbuf *out)
-{
-    const char *s = json_str(v);
-
-    if (s && !needs_quotes(s, json_string_len(v)))
-        strbuf_adds(out, s);
-    else
-        json_write(v, out);
-}
-
-static bool is_block(const struct json *v)
-{
-    return (json_is(v, JSON_OBJECT) || json_is(v, JSON_ARRAY)) && json_size(v) > 0;
-}
-
-static void write_node(const struct json *v, int indent, bool first_inline, struct strbuf *out)
-{
-    bool inline_next = first_inline;
-
-    if (json_is(v, JSON_OBJECT)) {
-        for (struct json_iter it = {0}; json_each(v, &it);) {
-            if (!inline_next)
-                strbuf_addf(out, "%*s", indent, "");
-            inline_next = false;
-            struct json *key = json_string(it.key);
-            write_scalar(key, out);
-            json_unref(key);
-            strbuf_addc(out, ':');
-            if (is_block(it.value)) {
-                strbuf_addc(out, '\n');
-                write_node(it.value, json_is(it.value, JSON_ARRAY) ? indent : indent + 2, false, out);
-            } else {
-                strbuf_addc(out, ' ');
-                write_scalar(it.value, out);
-                strbuf_addc(out, '\n');
-            }
-        }
-        return;
-    }
-    for (size_t i = 0; i < json_size(v); i++) {
-        if (!inline_next)
-            strbuf_addf(out, "%*s", indent, "");
-        inline_next = false;
-        strbuf_adds(out, "- ");
-        if (is_block(json_item(v, i))) {
-            write_node(json_item(v, i), indent + 2, true, out);
-        } else {
-            write_scalar(json_item(v, i), out);
-            strbuf_addc(out, '\n');
-        }
-    }
-}
-
-char *yaml_text(const struct json *v)
-{
-    struct strbuf b = {0};
-
-    if (is_block(v)) {
-        write_node(v, 0, false, &b);
-    } else {
-        write_scalar(v, &b);
-        strbuf_addc(&b, '\n');
-    }
-    return strbuf_detach(&b);
 }
