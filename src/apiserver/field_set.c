@@ -151,15 +151,6 @@ bool field_set_overlaps(const struct field_set *a, const struct field_set *b)
 
 /* Combining. */
 
-struct field_set *field_set_copy(const struct field_set *set)
-{
-    struct field_set *copy = field_set_new();
-
-    for (size_t i = 0; i < set->root.count; i++)
-        copy_entry(copy, &copy->root, &set->root.entries[i]);
-    return copy;
-}
-
 static struct field_node unite(struct field_set *set, const struct field_node *a, const struct field_node *b)
 {
     struct field_node result = {0};

@@ -32,7 +32,6 @@ struct json *field_set_to_json(const struct field_set *set);
 
 bool field_set_is_empty(const struct field_set *set);
 bool field_set_equal(const struct field_set *a, const struct field_set *b);
-struct field_set *field_set_copy(const struct field_set *set);
 struct field_set *field_set_union(const struct field_set *a, const struct field_set *b);
 /* The paths of a that are not in b. */
 struct field_set *field_set_difference(const struct field_set *a, const struct field_set *b);

@@ -45,11 +45,6 @@ struct schema_node schema_root(const struct schema_context *context, const struc
     return node;
 }
 
-bool schema_is_known(struct schema_node node)
-{
-    return node.outer;
-}
-
 const struct json *schema_keyword(struct schema_node node, const char *keyword)
 {
     const struct json *v = json_get(node.outer, keyword);

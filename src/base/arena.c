@@ -30,7 +30,6 @@ static void *from_new_chunk(struct arena *a, size_t size)
     return chunk->bytes;
 }
 
-/* size is a multiple of the alignment, or what follows it is a string. */
 static void *take(struct arena *a, size_t size, size_t alignment)
 {
     size_t padding = a->next ? -(uintptr_t)a->next & (alignment - 1) : 0;

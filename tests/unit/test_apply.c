@@ -414,8 +414,8 @@ static void test_sets(void **state UNUSED)
                 fail_msg("case %zu, operation %zu: %s", i, j, got_text);
         }
         assert_int_equal(field_set_overlaps(a, b), !field_set_is_empty(intersection));
-        _cleanup_field_set_ struct field_set *copy = field_set_copy(a);
-        assert_true(field_set_equal(a, copy));
+        _cleanup_field_set_ struct field_set *again = field_set_parse(a_json, NULL);
+        assert_true(field_set_equal(a, again));
     }
 }
 

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/fdio.h"
 #include "base/hashmap.h"
@@ -122,11 +123,29 @@ static void test_files(void **state UNUSED)
     assert_int_equal(access("/tmp", F_OK), 0);
 }
 
+static void test_arena(void **state UNUSED)
+{
+    _cleanup_(arena_free) struct arena a = {0};
+    const char *texts[2000];
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        texts[i] = arena_concat(&a, "item-", i % 2 ? "odd" : "even");
+        uint64_t *zero = arena_alloc(&a, sizeof(*zero) * (i % 5));
+        assert_int_equal((uintptr_t)zero % sizeof(uint64_t), 0);
+        for (size_t j = 0; j < i % 5; j++)
+            assert_int_equal(zero[j]++, 0);
+    }
+    memset(arena_alloc(&a, 1 << 20), 1, 1 << 20); /* larger than any chunk */
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        assert_string_equal(texts[i], i % 2 ? "item-odd" : "item-even");
+    assert_string_equal(arena_strndup(&a, "abc", 2), "ab");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error),   cmocka_unit_test(test_numbers), cmocka_unit_test(test_time),
-        cmocka_unit_test(test_hashmap), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_arena), cmocka_unit_test(test_error),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_time),  cmocka_unit_test(test_hashmap), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
