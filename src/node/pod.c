@@ -1,3 +1,4 @@
+#include "node/claims.h"
 #include "node/pod_internal.h"
 
 #include "base/fdio.h"
@@ -91,6 +92,7 @@ static void forget(struct pod *p)
     if (!p->files_gone)
         pod_remove_files(p);
     pod_detach(p);
+    claims_collect(n->claims); /* it may have been the last to use one that is gone */
     if (n->stopping && !n->pods.count)
         (void)event_base_loopbreak(n->base);
 }
