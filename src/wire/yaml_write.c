@@ -6,6 +6,9 @@
 
 #include <ctype.h>
 
+/* A key must end within 1024 characters to be known as one by its colon alone. */
+#define SIMPLE_KEY_MAX_BYTES 1000
+
 /*
  * The length of a character at s that YAML does not take as it is: controls, and what some readers hold for a line
  * break or a byte order mark. 0 for the others.
@@ -129,13 +132,21 @@ static void write_node(const struct json *v, int indent, bool first_inline, stru
 
 static void write_member(const char *key, const struct json *value, int indent, struct strbuf *out)
 {
+    size_t start = out->len;
+
     if (needs_quotes(key, strlen(key)))
         write_quoted(key, strlen(key), out);
     else
         strbuf_adds(out, key);
+    bool is_long = out->len - start > SIMPLE_KEY_MAX_BYTES;
+    if (is_long) { /* "? key", then ": value" on a line of its own */
+        _cleanup_free_ char *text = xstrdup(out->data + start);
+        strbuf_truncate(out, start);
+        strbuf_addf(out, "? %s\n%*s", text, indent, "");
+    }
     if (is_block(value)) {
         strbuf_adds(out, ":\n");
-        write_node(value, json_is(value, JSON_ARRAY) ? indent : indent + 2, false, out);
+        write_node(value, json_is(value, JSON_ARRAY) && !is_long ? indent : indent + 2, false, out);
         return;
     }
     strbuf_adds(out, ": ");

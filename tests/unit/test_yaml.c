@@ -235,6 +235,12 @@ static void test_round_trip(void **state UNUSED)
         json_push(list, json_string(strings[i]));
         json_set_str(map, strings[i], strings[i]);
     }
+    char long_key[3000];
+    memset(long_key, 'k', sizeof(long_key));
+    long_key[sizeof(long_key) - 1] = '\0';
+    json_set(map, long_key, json_build("{s:[s], s:{s:i}}", "l", "x", "m", "n", (int64_t)1));
+    long_key[1200] = '\0';
+    json_set(map, long_key, json_build("[i]", (int64_t)1));
     json_push(list, json_array_make());
     json_push(list, json_object_make());
     json_push(list, json_build("[[i, [s]], {s:[{s:s}]}]", (int64_t)1, "x", "k", "d", "a\nb"));
