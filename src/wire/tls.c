@@ -5,7 +5,7 @@
 #include "base/strbuf.h"
 #include "base/strutil.h"
 
-#include <arpa/inet.h>
+#include <ctype.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -14,6 +14,9 @@
 
 /* Clocks differ: a certificate is valid from a little before it was made. */
 #define BACKDATE_SECONDS 300
+#define DNS_NAME_MAX 253
+/* For TLS 1.2; those of TLS 1.3 are all good. */
+#define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 void tls_cert_free(struct tls_cert *c)
 {
@@ -102,6 +105,12 @@ static bool set_serial(X509 *cert)
     return ok;
 }
 
+/* As UTF8String without X.520's limit of 64 characters: "system:serviceaccount:..." and host names are longer. */
+static bool add_name(X509_NAME *name, int nid, const char *text)
+{
+    return X509_NAME_add_entry_by_NID(name, nid, V_ASN1_UTF8STRING, (const unsigned char *)text, -1, -1, 0) == 1;
+}
+
 static X509 *new_cert(EVP_PKEY *key, const char *common_name, const char *const *organizations, int64_t seconds)
 {
     X509 *cert = X509_new();
@@ -111,10 +120,8 @@ static X509 *new_cert(EVP_PKEY *key, const char *common_name, const char *const 
               X509_gmtime_adj(X509_getm_notAfter(cert), (long)seconds) && X509_set_pubkey(cert, key);
 
     for (size_t i = 0; ok && organizations && organizations[i]; i++)
-        ok = X509_NAME_add_entry_by_NID(name, NID_organizationName, MBSTRING_UTF8,
-                                        (const unsigned char *)organizations[i], -1, -1, 0);
-    ok = ok &&
-         X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_UTF8, (const unsigned char *)common_name, -1, -1, 0);
+        ok = add_name(name, NID_organizationName, organizations[i]);
+    ok = ok && add_name(name, NID_commonName, common_name);
     if (ok)
         return cert;
     X509_free(cert);
@@ -136,32 +143,83 @@ int tls_make_ca(const char *common_name, int days, struct tls_cert *ret, struct 
     return r;
 }
 
-/* "DNS:a,DNS:b,IP:::1"; NULL when there are no names. */
-static char *alt_names(const struct tls_cert_request *q)
+/* Letters, digits, "-", "_" in labels; a wildcard only as the whole first label. */
+static bool is_dns_name(const char *s)
 {
-    struct strbuf b = {0};
+    const char *p = str_skip_prefix(s, "*.");
+    size_t label = 0;
 
-    for (size_t i = 0; q->dns_names && q->dns_names[i]; i++)
-        strbuf_addf(&b, "%sDNS:%s", b.len ? "," : "", q->dns_names[i]);
-    for (size_t i = 0; q->ip_addresses && q->ip_addresses[i]; i++) {
-        unsigned char addr[16];
-        bool ip =
-            inet_pton(AF_INET, q->ip_addresses[i], addr) == 1 || inet_pton(AF_INET6, q->ip_addresses[i], addr) == 1;
-        strbuf_addf(&b, "%s%s:%s", b.len ? "," : "", ip ? "IP" : "DNS", q->ip_addresses[i]);
+    if (strlen(s) > DNS_NAME_MAX)
+        return false;
+    for (p = p ? p : s; *p; p++) {
+        if (*p == '.' && !label)
+            return false;
+        if (*p != '.' && !isalnum((unsigned char)*p) && *p != '-' && *p != '_')
+            return false;
+        label = *p == '.' ? 0 : label + 1;
     }
-    return b.len ? strbuf_detach(&b) : NULL;
+    return label > 0;
+}
+
+/* Takes value, which may be NULL. */
+static bool push_name(GENERAL_NAMES *names, int type, ASN1_STRING *value)
+{
+    GENERAL_NAME *name = value ? GENERAL_NAME_new() : NULL;
+
+    if (!name) {
+        ASN1_STRING_free(value);
+        return false;
+    }
+    GENERAL_NAME_set0_value(name, type, value);
+    if (sk_GENERAL_NAME_push(names, name))
+        return true;
+    GENERAL_NAME_free(name);
+    return false;
+}
+
+static bool push_dns(GENERAL_NAMES *names, const char *text)
+{
+    ASN1_IA5STRING *value = is_dns_name(text) ? ASN1_IA5STRING_new() : NULL;
+
+    if (value && !ASN1_STRING_set(value, text, -1)) {
+        ASN1_IA5STRING_free(value);
+        value = NULL;
+    }
+    return push_name(names, GEN_DNS, value);
+}
+
+/*
+ * Subject alternative names, made value by value: names may come from outside, and OpenSSL's configuration text would
+ * let a comma in one add others.
+ */
+static int add_alt_names(X509 *cert, const struct tls_cert_request *q, struct error *err)
+{
+    GENERAL_NAMES *names = sk_GENERAL_NAME_new_null();
+    int r = 0;
+
+    if (!names)
+        abort();
+    for (size_t i = 0; r == 0 && q->dns_names && q->dns_names[i]; i++)
+        if (!push_dns(names, q->dns_names[i]))
+            r = error_set(err, EINVAL, "\"%s\" is no DNS name", q->dns_names[i]);
+    for (size_t i = 0; r == 0 && q->ip_addresses && q->ip_addresses[i]; i++)
+        if (!push_name(names, GEN_IPADD, a2i_IPADDRESS(q->ip_addresses[i])) && !push_dns(names, q->ip_addresses[i]))
+            r = error_set(err, EINVAL, "\"%s\" is neither an IP address nor a DNS name", q->ip_addresses[i]);
+    if (r == 0 && sk_GENERAL_NAME_num(names) && X509_add1_ext_i2d(cert, NID_subject_alt_name, names, 0, 0) != 1)
+        r = tls_error(err, "subject alternative names");
+    GENERAL_NAMES_free(names);
+    ERR_clear_error();
+    return r;
 }
 
 static bool add_usages(X509 *cert, X509 *issuer, const struct tls_cert_request *q)
 {
-    _cleanup_free_ char *names = alt_names(q);
     const char *usage = q->server && q->client ? "serverAuth,clientAuth" : q->server ? "serverAuth" : "clientAuth";
 
     return add_extension(cert, issuer, NID_basic_constraints, "critical,CA:FALSE") &&
            add_extension(cert, issuer, NID_key_usage, "critical,digitalSignature") &&
            add_extension(cert, issuer, NID_ext_key_usage, usage) &&
-           add_extension(cert, issuer, NID_authority_key_identifier, "keyid") &&
-           (!names || add_extension(cert, issuer, NID_subject_alt_name, names));
+           add_extension(cert, issuer, NID_authority_key_identifier, "keyid");
 }
 
 int tls_issue(const struct tls_cert *ca, const struct tls_cert_request *q, struct tls_cert *ret, struct error *err)
@@ -170,9 +228,12 @@ int tls_issue(const struct tls_cert *ca, const struct tls_cert_request *q, struc
     EVP_PKEY *issuer_key = parse_key(ca->key_pem), *key = EVP_EC_gen("P-256");
     X509 *cert = key ? new_cert(key, q->common_name, q->organizations, q->valid_seconds) : NULL;
     bool ok = issuer && issuer_key && cert && X509_set_issuer_name(cert, X509_get_subject_name(issuer)) &&
-              add_usages(cert, issuer, q) && X509_sign(cert, issuer_key, EVP_sha256());
-    int r = ok ? to_pem(cert, key, ret, err) : tls_error(err, "issue certificate");
+              add_usages(cert, issuer, q);
+    int r = ok ? add_alt_names(cert, q, err) : tls_error(err, "issue certificate");
 
+    if (r == 0)
+        r = X509_sign(cert, issuer_key, EVP_sha256()) ? to_pem(cert, key, ret, err)
+                                                      : tls_error(err, "sign certificate");
     X509_free(issuer);
     X509_free(cert);
     EVP_PKEY_free(issuer_key);
@@ -180,12 +241,29 @@ int tls_issue(const struct tls_cert *ca, const struct tls_cert_request *q, struc
     return r;
 }
 
+/* The certificates behind the first one, up to the root's children, as they are in the same text. */
+static bool use_chain(SSL_CTX *ctx, BIO *bio)
+{
+    bool ok = true;
+
+    for (X509 *x; ok && (x = PEM_read_bio_X509(bio, NULL, NULL, NULL));) {
+        ok = SSL_CTX_add1_chain_cert(ctx, x) == 1;
+        X509_free(x);
+    }
+    if (ok)
+        ERR_clear_error(); /* the end of the text counts as an error */
+    return ok;
+}
+
 static bool use_cert(SSL_CTX *ctx, const struct tls_cert *cert)
 {
-    X509 *x = parse_cert(cert->cert_pem);
+    BIO *bio = BIO_new_mem_buf(cert->cert_pem, -1);
+    X509 *x = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
     EVP_PKEY *key = parse_key(cert->key_pem);
-    bool ok = x && key && SSL_CTX_use_certificate(ctx, x) == 1 && SSL_CTX_use_PrivateKey(ctx, key) == 1;
+    bool ok = x && key && SSL_CTX_use_certificate(ctx, x) == 1 && SSL_CTX_use_PrivateKey(ctx, key) == 1 &&
+              SSL_CTX_check_private_key(ctx) == 1 && use_chain(ctx, bio);
 
+    BIO_free(bio);
     X509_free(x);
     EVP_PKEY_free(key);
     return ok;
@@ -210,7 +288,7 @@ static SSL_CTX *new_context(const SSL_METHOD *method)
 {
     SSL_CTX *ctx = SSL_CTX_new(method);
 
-    if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1) {
+    if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 || SSL_CTX_set_cipher_list(ctx, CIPHERS) != 1) {
         SSL_CTX_free(ctx);
         return NULL;
     }

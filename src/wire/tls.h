@@ -9,7 +9,7 @@
 struct ssl_ctx_st;
 struct ssl_st;
 
-/* A key pair and its certificate, PEM text. Owned strings. */
+/* A key pair and its certificate, PEM text; certificates of a chain may follow the first. Owned strings. */
 struct tls_cert {
     char *cert_pem;
     char *key_pem;
@@ -22,10 +22,11 @@ struct tls_cert_request {
     const char *common_name;          /* Kubernetes: the user */
     const char *const *organizations; /* Kubernetes: the groups; NULL-terminated, may be NULL */
     const char *const *dns_names;     /* subject alternative names; NULL-terminated */
-    const char *const *ip_addresses;
-    bool server, client; /* extended key usage */
+    const char *const *ip_addresses;  /* a name among them counts as a DNS name */
+    bool server, client;              /* extended key usage */
     int64_t valid_seconds;
 };
+/* Names may come from outside: what is no DNS name or address is -EINVAL. Any length of common_name is taken. */
 int tls_issue(const struct tls_cert *ca, const struct tls_cert_request *request, struct tls_cert *ret,
               struct error *err);
 
