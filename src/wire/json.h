@@ -5,6 +5,8 @@
  * only reference may change a value; a value that others may see is never changed: copy it first (json_copy is deep,
  * json_copy_shallow copies one level and shares the members).
  *
+ * Values belong to one thread: counts are plain numbers, and keys are shared between all objects of the process.
+ *
  * Functions that put a value somewhere (json_set, json_push) take ownership of it. Getters lend: what they return lives
  * as long as its container.
  *

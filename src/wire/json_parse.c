@@ -1,367 +1,463 @@
-/* JSON text: parsing with the checks json-c leaves to its caller (duplicate keys, non-finite numbers), and writing. */
-#include "wire/json.h"
+/*
+ * JSON text to values, by recursive descent. Strict: RFC 8259 and nothing else, valid UTF-8, no NUL in keys, numbers
+ * that a double or an int64_t can hold. Members of an object gather on a stack of the parser, so that each object is
+ * made once, in its final size.
+ */
+#include "wire/json_internal.h"
 
 #include "base/memory.h"
-#include "base/strutil.h"
 
-#include <ctype.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
-/* Members of all objects in the tree; non-finite doubles are counted apart. */
-static void count_members(const struct json *v, size_t *members, size_t *bad_numbers)
+/* Where the value being parsed is, for the paths of duplicates: on the stack of the descent. */
+struct place {
+    const struct place *outer;
+    const struct json_atom *key; /* NULL: item number index */
+    size_t index;
+};
+
+struct parser {
+    const char *text, *p, *end;
+    const struct json_parse_options *options;
+    struct error *err;
+    struct json_member *members; /* of all objects and items of all arrays that are not complete */
+    size_t count, capacity;
+    struct strbuf scratch; /* strings with escapes */
+    int depth;
+};
+
+static int invalid(struct parser *x, const char *what)
 {
-    switch (json_kind(v)) {
-    case JSON_OBJECT:
-        for (struct json_iter it = {0}; json_each(v, &it);) {
-            (*members)++;
-            count_members(it.value, members, bad_numbers);
-        }
-        break;
-    case JSON_ARRAY:
-        for (size_t i = 0; i < json_size(v); i++)
-            count_members(json_item(v, i), members, bad_numbers);
-        break;
-    case JSON_DOUBLE:
-        if (!isfinite(json_double_or(v, 0)))
-            (*bad_numbers)++;
-        break;
-    default:
-        break;
-    }
+    return error_set(x->err, EINVAL, "invalid JSON at byte %zu: %s", (size_t)(x->p - x->text), what);
 }
 
-/* The length of the string literal at p, both quotes included. The text is known to be valid JSON. */
-static size_t literal_len(const char *p)
+static void skip_space(struct parser *x)
 {
-    size_t n = 1;
-
-    while (p[n] != '"')
-        n += p[n] == '\\' ? 2 : 1;
-    return n + 1;
+    while (x->p < x->end && (*x->p == ' ' || *x->p == '\n' || *x->p == '\r' || *x->p == '\t'))
+        x->p++;
 }
 
-/*
- * Refuses what json-c's strict mode lets through: single quotes, comments, NaN and Infinity, raw control characters in
- * strings. Counts the colons outside of strings on the way: each member has one. Returns the offset of the first bad
- * byte, or len.
- */
-static size_t lex(const char *text, size_t len, size_t *colons)
+/* --- strings --- */
+
+/* Length of the UTF-8 sequence at p, 0 when it is none (overlong forms, surrogates, beyond U+10FFFF). */
+static size_t utf8_len(const unsigned char *p, const unsigned char *end)
 {
-    bool in_string = false;
+    size_t len = p[0] < 0x80                   ? 1
+                 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+                 : (p[0] & 0xf0) == 0xe0       ? 3
+                 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                               : 0;
 
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (in_string) {
-            if (c < 0x20)
-                return i;
-            if (c == '\\')
-                i++;
-            in_string = c != '"';
-            continue;
-        }
-        if (c == 0 || !strchr("{}[]:,\" \t\r\n0123456789+-.eEtrufalsn", c))
-            return i;
-        in_string = c == '"';
-        *colons += c == ':';
-    }
+    if (len == 0 || (size_t)(end - p) < len)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf0 && p[1] < 0x90) ||
+        (p[0] == 0xf4 && p[1] >= 0x90))
+        return 0;
     return len;
 }
 
-/* Finds duplicates the slow way, only when the counts have shown that there are some. */
-struct scanner {
-    const char *p;
-    struct strbuf path;
-    void (*duplicate)(void *arg, const char *path);
-    void *arg;
-};
-
-static void scan_value(struct scanner *s);
-
-static void scan_space(struct scanner *s)
+static void add_utf8(struct strbuf *b, uint32_t c)
 {
-    while (isspace((unsigned char)*s->p) || *s->p == ',' || *s->p == ':')
-        s->p++;
-}
-
-static char *scan_string(struct scanner *s)
-{
-    size_t n = literal_len(s->p);
-    struct json *v = (struct json *)json_tokener_parse(strndupa(s->p, n));
-    char *text = xstrdup(json_str_or(v, ""));
-
-    json_unref(v);
-    s->p += n;
-    return text;
-}
-
-static void scan_object(struct scanner *s)
-{
-    struct json *seen = json_object_make();
-    size_t base = s->path.len;
-
-    s->p++;
-    for (scan_space(s); *s->p != '}'; scan_space(s)) {
-        _cleanup_free_ char *key = scan_string(s);
-
-        if (base)
-            strbuf_addc(&s->path, '.');
-        strbuf_adds(&s->path, key);
-        if (json_has(seen, key))
-            s->duplicate(s->arg, strbuf_str(&s->path));
-        json_set(seen, key, NULL);
-        scan_space(s);
-        scan_value(s);
-        strbuf_truncate(&s->path, base);
-    }
-    s->p++;
-    json_unref(seen);
-}
-
-static void scan_value(struct scanner *s)
-{
-    scan_space(s);
-    if (*s->p == '{') {
-        scan_object(s);
-    } else if (*s->p == '[') {
-        size_t base = s->path.len, i = 0;
-
-        s->p++;
-        for (scan_space(s); *s->p != ']'; scan_space(s)) {
-            strbuf_addf(&s->path, "[%zu]", i++);
-            scan_value(s);
-            strbuf_truncate(&s->path, base);
-        }
-        s->p++;
-    } else if (*s->p == '"') {
-        s->p += literal_len(s->p);
+    if (c < 0x80) {
+        strbuf_addc(b, (char)c);
+    } else if (c < 0x800) {
+        strbuf_addc(b, (char)(0xc0 | c >> 6));
+        strbuf_addc(b, (char)(0x80 | (c & 63)));
+    } else if (c < 0x10000) {
+        strbuf_addc(b, (char)(0xe0 | c >> 12));
+        strbuf_addc(b, (char)(0x80 | (c >> 6 & 63)));
+        strbuf_addc(b, (char)(0x80 | (c & 63)));
     } else {
-        while (*s->p && !strchr(",]} \t\r\n", *s->p))
-            s->p++;
+        strbuf_addc(b, (char)(0xf0 | c >> 18));
+        strbuf_addc(b, (char)(0x80 | (c >> 12 & 63)));
+        strbuf_addc(b, (char)(0x80 | (c >> 6 & 63)));
+        strbuf_addc(b, (char)(0x80 | (c & 63)));
     }
 }
 
-static void first_duplicate(void *arg, const char *path)
+static int read_hex4(struct parser *x, uint32_t *ret)
 {
-    char **first = arg;
+    *ret = 0;
+    for (int i = 0; i < 4; i++, x->p++) {
+        int digit = x->p == x->end                 ? -1
+                    : *x->p >= '0' && *x->p <= '9' ? *x->p - '0'
+                    : *x->p >= 'a' && *x->p <= 'f' ? *x->p - 'a' + 10
+                    : *x->p >= 'A' && *x->p <= 'F' ? *x->p - 'A' + 10
+                                                   : -1;
+        if (digit < 0)
+            return invalid(x, "bad \\u escape");
+        *ret = *ret << 4 | (uint32_t)digit;
+    }
+    return 0;
+}
 
-    if (!*first)
-        *first = xstrdup(path);
+/* Behind "\u". Halves of surrogate pairs that stand alone become U+FFFD, as everywhere. */
+static int read_unicode(struct parser *x)
+{
+    uint32_t c, low;
+
+    if (read_hex4(x, &c) < 0)
+        return -EINVAL;
+    if (c >= 0xd800 && c < 0xdc00 && x->end - x->p >= 6 && x->p[0] == '\\' && x->p[1] == 'u') {
+        const char *before = x->p;
+        x->p += 2;
+        if (read_hex4(x, &low) < 0)
+            return -EINVAL;
+        if (low >= 0xdc00 && low < 0xe000)
+            c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        else
+            x->p = before;
+    }
+    add_utf8(&x->scratch, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+    return 0;
+}
+
+static int read_escape(struct parser *x)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const char *at;
+
+    if (++x->p == x->end)
+        return invalid(x, "unexpected end of text");
+    if (*x->p == 'u') {
+        x->p++;
+        return read_unicode(x);
+    }
+    at = *x->p ? strchr(from, *x->p) : NULL;
+    if (!at)
+        return invalid(x, "bad escape");
+    strbuf_addc(&x->scratch, to[at - from]);
+    x->p++;
+    return 0;
+}
+
+/* Behind the opening quote. The text is in the source, or in scratch when it has escapes; valid until the next string.
+ */
+static int read_string(struct parser *x, const char **ret, size_t *ret_len)
+{
+    const char *start = x->p;
+    bool copied = false;
+
+    x->scratch.len = 0;
+    while (x->p < x->end && *x->p != '"') {
+        unsigned char c = (unsigned char)*x->p;
+        if (c < 0x20)
+            return invalid(x, "control character in a string");
+        if (c == '\\') {
+            strbuf_add(&x->scratch, start, (size_t)(x->p - start));
+            copied = true;
+            if (read_escape(x) < 0)
+                return -EINVAL;
+            start = x->p;
+            continue;
+        }
+        size_t n = c < 0x80 ? 1 : utf8_len((const unsigned char *)x->p, (const unsigned char *)x->end);
+        if (n == 0)
+            return invalid(x, "invalid UTF-8");
+        x->p += n;
+    }
+    if (x->p == x->end)
+        return invalid(x, "unexpected end of text");
+    if (copied)
+        strbuf_add(&x->scratch, start, (size_t)(x->p - start));
+    *ret = copied ? x->scratch.data : start;
+    *ret_len = copied ? x->scratch.len : (size_t)(x->p - start);
+    x->p++;
+    return 0;
+}
+
+/* --- numbers --- */
+
+static bool digit_at(const struct parser *x)
+{
+    return x->p < x->end && *x->p >= '0' && *x->p <= '9';
+}
+
+static int read_digits(struct parser *x)
+{
+    if (!digit_at(x))
+        return invalid(x, "expected a digit");
+    while (digit_at(x))
+        x->p++;
+    return 0;
+}
+
+static struct json *read_double(struct parser *x, const char *start)
+{
+    char text[64];
+    size_t len = (size_t)(x->p - start);
+    _cleanup_free_ char *longer = len < sizeof(text) ? NULL : xstrndup(start, len);
+
+    if (!longer) {
+        memcpy(text, start, len);
+        text[len] = '\0';
+    }
+    double d = strtod(longer ? longer : text, NULL);
+    if (!isfinite(d)) {
+        (void)error_set(x->err, EINVAL, "invalid JSON: number out of range");
+        return NULL;
+    }
+    return json_double(d);
+}
+
+static struct json *read_number(struct parser *x)
+{
+    const char *start = x->p;
+    bool whole = true, fits = true, negative = *x->p == '-';
+    int64_t value = 0;
+
+    x->p += negative;
+    if (x->p < x->end && *x->p == '0') {
+        x->p++;
+    } else {
+        if (!digit_at(x))
+            return (void)invalid(x, "expected a digit"), NULL;
+        for (; digit_at(x); x->p++)
+            fits = fits && !__builtin_mul_overflow(value, 10, &value) &&
+                   !(negative ? __builtin_sub_overflow(value, *x->p - '0', &value)
+                              : __builtin_add_overflow(value, *x->p - '0', &value));
+    }
+    if (x->p < x->end && *x->p == '.') {
+        whole = false;
+        x->p++;
+        if (read_digits(x) < 0)
+            return NULL;
+    }
+    if (x->p < x->end && (*x->p == 'e' || *x->p == 'E')) {
+        whole = false;
+        x->p++;
+        if (x->p < x->end && (*x->p == '+' || *x->p == '-'))
+            x->p++;
+        if (read_digits(x) < 0)
+            return NULL;
+    }
+    return whole && fits ? json_int(value) : read_double(x, start);
+}
+
+/* --- containers --- */
+
+static int read_value(struct parser *x, const struct place *place, struct json **ret);
+
+static void push(struct parser *x, struct json_atom *key, struct json *value)
+{
+    GROW(x->members, x->capacity, x->count + 1);
+    x->members[x->count++] = (struct json_member){key, value};
+}
+
+static void write_place(const struct place *place, struct strbuf *out)
+{
+    if (!place)
+        return;
+    write_place(place->outer, out);
+    if (!place->key)
+        strbuf_addf(out, "[%zu]", place->index);
+    else
+        strbuf_addf(out, "%s%s", out->len ? "." : "", place->key->text);
+}
+
+static void note_duplicate(struct parser *x, const struct place *place, const struct json_atom *key)
+{
+    _cleanup_(strbuf_free) struct strbuf path = {0};
+    const struct place here = {.outer = place, .key = key};
+
+    write_place(&here, &path);
+    if (x->options && x->options->duplicate)
+        x->options->duplicate(x->options->arg, path.data);
+    else if (!x->err || !x->err->code)
+        (void)error_set(x->err, EINVAL, "duplicate field \"%s\"", path.data);
+}
+
+/* Makes an object of the members behind from. -EINVAL: one was there twice, and that is an error. */
+static int finish_object(struct parser *x, const struct place *place, size_t from, struct json **ret)
+{
+    struct json *map = json_map_make(x->count - from);
+    bool twice = false;
+
+    for (size_t i = from; i < x->count; i++) {
+        struct json_atom *key = x->members[i].key;
+        if (!json_map_put(map, key, x->members[i].value))
+            continue;
+        twice = true;
+        note_duplicate(x, place, key); /* the map holds another reference to it */
+    }
+    x->count = from;
+    *ret = map;
+    return twice && !(x->options && x->options->duplicate) ? -EINVAL : 0;
+}
+
+static int read_key(struct parser *x, struct json_atom **ret)
+{
+    const char *text;
+    size_t len;
+
+    if (x->p == x->end || *x->p != '"')
+        return invalid(x, x->p == x->end ? "unexpected end of text" : "expected a key");
+    x->p++;
+    if (read_string(x, &text, &len) < 0)
+        return -EINVAL;
+    if (memchr(text, 0, len))
+        return invalid(x, "NUL in a key");
+    skip_space(x);
+    if (x->p == x->end || *x->p != ':')
+        return invalid(x, "expected ':'");
+    x->p++;
+    *ret = json_atom_get(text, len);
+    return 0;
+}
+
+/* Behind a value of a container: 1 = another follows, 0 = the end. */
+static int read_separator(struct parser *x, char close)
+{
+    skip_space(x);
+    if (x->p == x->end)
+        return invalid(x, "unexpected end of text");
+    char c = *x->p++;
+    if (c == ',')
+        return 1;
+    if (c == close)
+        return 0;
+    x->p--;
+    return invalid(x, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+}
+
+static int read_object(struct parser *x, const struct place *outer, struct json **ret)
+{
+    size_t from = x->count;
+    int r = 1;
+
+    skip_space(x);
+    if (x->p < x->end && *x->p == '}') {
+        x->p++;
+        r = 0;
+    }
+    while (r == 1) {
+        struct json_atom *key = NULL;
+        struct json *value = NULL;
+        skip_space(x);
+        if ((r = read_key(x, &key)) < 0)
+            break;
+        const struct place place = {.outer = outer, .key = key};
+        r = read_value(x, &place, &value);
+        push(x, key, value); /* in any case: the clean-up finds it there */
+        if (r == 0)
+            r = read_separator(x, '}');
+    }
+    return r < 0 ? r : finish_object(x, outer, from, ret);
+}
+
+static int read_array(struct parser *x, const struct place *outer, struct json **ret)
+{
+    size_t from = x->count;
+    int r = 1;
+
+    skip_space(x);
+    if (x->p < x->end && *x->p == ']') {
+        x->p++;
+        r = 0;
+    }
+    while (r == 1) {
+        const struct place place = {.outer = outer, .index = x->count - from};
+        struct json *value = NULL;
+        r = read_value(x, &place, &value);
+        push(x, NULL, value); /* in any case, as above */
+        if (r == 0)
+            r = read_separator(x, ']');
+    }
+    if (r < 0)
+        return r;
+    *ret = json_list_make(x->count - from);
+    for (size_t i = from; i < x->count; i++)
+        json_push(*ret, x->members[i].value);
+    x->count = from;
+    return 0;
+}
+
+static int read_word(struct parser *x, const char *word, struct json *value, struct json **ret)
+{
+    size_t len = strlen(word);
+
+    if ((size_t)(x->end - x->p) < len || memcmp(x->p, word, len) != 0)
+        return invalid(x, "unexpected character");
+    x->p += len;
+    *ret = value;
+    return 0;
+}
+
+static int read_container(struct parser *x, const struct place *place, struct json **ret)
+{
+    if (++x->depth > JSON_DEPTH_MAX)
+        return invalid(x, "nested too deeply");
+    int r = *x->p++ == '{' ? read_object(x, place, ret) : read_array(x, place, ret);
+    x->depth--;
+    return r;
+}
+
+static int read_value(struct parser *x, const struct place *place, struct json **ret)
+{
+    const char *text;
+    size_t len;
+
+    skip_space(x);
+    if (x->p == x->end)
+        return invalid(x, "unexpected end of text");
+    switch (*x->p) {
+    case '{':
+    case '[':
+        return read_container(x, place, ret);
+    case '"':
+        x->p++;
+        if (read_string(x, &text, &len) < 0)
+            return -EINVAL;
+        *ret = json_string_n(text, len);
+        return 0;
+    case 't':
+        return read_word(x, "true", json_boolean(true), ret);
+    case 'f':
+        return read_word(x, "false", json_boolean(false), ret);
+    case 'n':
+        return read_word(x, "null", NULL, ret);
+    default:
+        if (*x->p != '-' && !digit_at(x))
+            return invalid(x, "unexpected character");
+        *ret = read_number(x);
+        return *ret ? 0 : -EINVAL;
+    }
 }
 
 struct json *json_parse_with(const char *text, size_t len, const struct json_parse_options *options, struct error *err)
 {
+    struct parser x = {.text = text, .p = text, .end = text + len, .options = options, .err = err};
+    struct json *v = NULL;
+    int r;
+
     if (len > INT_MAX) {
         (void)error_set(err, EFBIG, "JSON text is too large");
         return NULL;
     }
-    size_t colons = 0, bad = lex(text, len, &colons);
-    if (bad < len || len == 0) {
-        (void)error_set(err, EINVAL,
-                        len ? "invalid JSON at byte %zu: unexpected character" : "invalid JSON: empty text", bad);
-        return NULL;
+    r = len == 0 ? error_set(err, EINVAL, "invalid JSON: empty text") : read_value(&x, NULL, &v);
+    if (r == 0) {
+        skip_space(&x);
+        if (x.p < x.end)
+            r = invalid(&x, "unexpected text behind the value");
     }
-    struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX);
-    if (!tok)
-        abort();
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    /* A terminating NUL tells the tokener that a bare number ends; the copy also serves the scans below. */
-    _cleanup_free_ char *copy = xstrndup(text, len);
-    _cleanup_json_ struct json *v = (struct json *)json_tokener_parse_ex(tok, copy, (int)len + 1);
-    enum json_tokener_error jerr = json_tokener_get_error(tok);
-    size_t offset = json_tokener_get_parse_end(tok);
-
-    json_tokener_free(tok);
-    if (jerr != json_tokener_success) {
-        (void)error_set(err, EINVAL, "invalid JSON at byte %zu: %s", offset,
-                        jerr == json_tokener_continue ? "unexpected end of text" : json_tokener_error_desc(jerr));
-        return NULL;
+    if (r < 0)
+        json_unref(take_ptr(v));
+    for (size_t i = 0; i < x.count; i++) { /* of what was not complete */
+        if (x.members[i].key)
+            json_atom_put(x.members[i].key);
+        json_unref(x.members[i].value);
     }
-    size_t members = 0, bad_numbers = 0;
-    count_members(v, &members, &bad_numbers);
-    if (bad_numbers) {
-        (void)error_set(err, EINVAL, "invalid JSON: number out of range");
-        return NULL;
-    }
-    if (colons != members) {
-        _cleanup_free_ char *first = NULL;
-        struct scanner s = {.p = copy, .duplicate = first_duplicate, .arg = &first};
-
-        if (options && options->duplicate) {
-            s.duplicate = options->duplicate;
-            s.arg = options->arg;
-        }
-        scan_value(&s);
-        strbuf_free(&s.path);
-        if (first) {
-            (void)error_set(err, EINVAL, "duplicate field \"%s\"", first);
-            return NULL;
-        }
-    }
-    return take_ptr(v);
+    free(x.members);
+    strbuf_free(&x.scratch);
+    return v;
 }
 
 struct json *json_parse(const char *text, size_t len, struct error *err)
 {
     return json_parse_with(text, len, NULL, err);
-}
-
-void json_write_string(const char *s, size_t len, struct strbuf *out)
-{
-    size_t start = 0;
-
-    strbuf_addc(out, '"');
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)s[i];
-
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        strbuf_add(out, s + start, i - start);
-        start = i + 1;
-        switch (c) {
-        case '"':
-            strbuf_adds(out, "\\\"");
-            break;
-        case '\\':
-            strbuf_adds(out, "\\\\");
-            break;
-        case '\n':
-            strbuf_adds(out, "\\n");
-            break;
-        case '\t':
-            strbuf_adds(out, "\\t");
-            break;
-        case '\r':
-            strbuf_adds(out, "\\r");
-            break;
-        default:
-            strbuf_addf(out, "\\u%04x", c);
-        }
-    }
-    strbuf_add(out, s + start, len - start);
-    strbuf_addc(out, '"');
-}
-
-static void write_indent(struct strbuf *out, int indent)
-{
-    strbuf_addc(out, '\n');
-    for (int i = 0; i < indent; i++)
-        strbuf_adds(out, "  ");
-}
-
-/* indent < 0: compact. */
-static void write_value(const struct json *v, int indent, struct strbuf *out)
-{
-    int inner = indent < 0 ? -1 : indent + 1;
-    bool first = true;
-
-    switch (json_kind(v)) {
-    case JSON_STRING:
-        json_write_string(json_str(v), json_string_len(v), out);
-        break;
-    case JSON_OBJECT:
-        strbuf_addc(out, '{');
-        for (struct json_iter it = {0}; json_each(v, &it); first = false) {
-            if (!first)
-                strbuf_addc(out, ',');
-            if (indent >= 0)
-                write_indent(out, inner);
-            json_write_string(it.key, strlen(it.key), out);
-            strbuf_adds(out, indent >= 0 ? ": " : ":");
-            write_value(it.value, inner, out);
-        }
-        if (indent >= 0 && !first)
-            write_indent(out, indent);
-        strbuf_addc(out, '}');
-        break;
-    case JSON_ARRAY:
-        strbuf_addc(out, '[');
-        for (size_t i = 0; i < json_size(v); i++, first = false) {
-            if (!first)
-                strbuf_addc(out, ',');
-            if (indent >= 0)
-                write_indent(out, inner);
-            write_value(json_item(v, i), inner, out);
-        }
-        if (indent >= 0 && !first)
-            write_indent(out, indent);
-        strbuf_addc(out, ']');
-        break;
-    case JSON_INT:
-        strbuf_addf(out, "%lld", (long long)json_int_or(v, 0));
-        break;
-    case JSON_BOOL:
-        strbuf_adds(out, json_bool_or(v, false) ? "true" : "false");
-        break;
-    case JSON_DOUBLE:
-        strbuf_adds(out, json_object_to_json_string_ext((struct json_object *)v, JSON_C_TO_STRING_PLAIN));
-        break;
-    case JSON_NULL:
-        strbuf_adds(out, "null");
-        break;
-    }
-}
-
-void json_write(const struct json *v, struct strbuf *out)
-{
-    write_value(v, -1, out);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static void write_sorted_members(const struct json *v, struct strbuf *out)
-{
-    size_t n = 0;
-    _cleanup_free_ const char **names = xcalloc(json_size(v) + 1, sizeof(*names));
-
-    for (struct json_iter it = {0}; json_each(v, &it);)
-        names[n++] = it.key;
-    qsort(names, n, sizeof(*names), compare_names);
-    strbuf_addc(out, '{');
-    for (size_t i = 0; i < n; i++) {
-        if (i)
-            strbuf_addc(out, ',');
-        json_write_string(names[i], strlen(names[i]), out);
-        strbuf_addc(out, ':');
-        json_write_sorted(json_get(v, names[i]), out);
-    }
-    strbuf_addc(out, '}');
-}
-
-void json_write_sorted(const struct json *v, struct strbuf *out)
-{
-    if (json_is(v, JSON_OBJECT)) {
-        write_sorted_members(v, out);
-    } else if (json_is(v, JSON_ARRAY)) {
-        strbuf_addc(out, '[');
-        for (size_t i = 0; i < json_size(v); i++) {
-            if (i)
-                strbuf_addc(out, ',');
-            json_write_sorted(json_item(v, i), out);
-        }
-        strbuf_addc(out, ']');
-    } else {
-        json_write(v, out);
-    }
-}
-
-char *json_text(const struct json *v)
-{
-    struct strbuf b = {0};
-
-    write_value(v, -1, &b);
-    return strbuf_detach(&b);
-}
-
-char *json_text_pretty(const struct json *v)
-{
-    struct strbuf b = {0};
-
-    write_value(v, 0, &b);
-    return strbuf_detach(&b);
 }

@@ -98,11 +98,115 @@ static void test_edit(void **state UNUSED)
     assert_false(json_equal(v, copy));
 }
 
+/* Objects beyond a few members find keys by hash, and keep their order through removals. */
+static void test_large_objects(void **state UNUSED)
+{
+    enum { COUNT = 5000 };
+    _cleanup_json_ struct json *v = json_object_make();
+    char key[32];
+
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(key, sizeof(key), "key-%d", i);
+        json_set_int(v, key, i);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(key, sizeof(key), "key-%d", i);
+        if (i % 3 == 0)
+            json_remove(v, key);
+        else if (i % 3 == 1)
+            json_set_int(v, key, -i);
+    }
+    for (int i = 0; i < COUNT; i += 6) {
+        (void)snprintf(key, sizeof(key), "key-%d", i);
+        json_set_int(v, key, i); /* back again, at the end */
+    }
+    _cleanup_json_ struct json *copy = json_copy_shallow(v);
+    _cleanup_free_ char *text = json_text(v);
+    _cleanup_json_ struct json *again = json_parse(text, strlen(text), NULL);
+    int last = -1;
+    for (struct json_iter it = {0}; json_each(copy, &it);) {
+        int i = atoi(it.key + 4);
+        assert_int_equal(json_int_or(it.value, 0), i % 3 == 1 ? -i : i);
+        assert_true(i > last || i % 6 == 0);
+        last = i % 6 == 0 ? -1 : i;
+    }
+    assert_int_equal(json_size(copy), COUNT - (COUNT + 2) / 3 + (COUNT + 5) / 6);
+    assert_false(json_has(v, "key-3"));
+    assert_true(json_has(v, "key-6"));
+    assert_true(json_equal(v, copy));
+    assert_true(json_equal(v, again));
+    json_remove(v, "key-1");
+    assert_false(json_equal(v, again));
+}
+
+static void test_numbers(void **state UNUSED)
+{
+    static const struct {
+        const char *text, *written;
+        enum json_kind kind;
+    } cases[] = {
+        {"0", "0", JSON_INT},
+        {"-1", "-1", JSON_INT},
+        {"255", "255", JSON_INT},
+        {"-9223372036854775808", "-9223372036854775808", JSON_INT},
+        {"9223372036854775808", "9.223372036854776e+18", JSON_DOUBLE},
+        {"1.0", "1.0", JSON_DOUBLE},
+        {"0.1", "0.1", JSON_DOUBLE},
+        {"1e3", "1000.0", JSON_DOUBLE},
+        {"1e300", "1e+300", JSON_DOUBLE},
+        {"5e-324", "4.94065645841247e-324", JSON_DOUBLE},
+    };
+    static const char *const broken[] = {"-", "+1", "1.", ".5", "1e", "1e+", "00", "-01", "0x1", "1 2", "Infinity"};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_json_ struct json *v = json_parse(cases[i].text, strlen(cases[i].text), NULL);
+        _cleanup_free_ char *written = json_text(v);
+        assert_int_equal(json_kind(v), cases[i].kind);
+        assert_string_equal(written, cases[i].written);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
+        _cleanup_error_ struct error err = ERROR_INIT;
+        assert_null(json_parse(broken[i], strlen(broken[i]), &err));
+        assert_int_equal(err.code, EINVAL);
+    }
+}
+
+static void test_strings(void **state UNUSED)
+{
+    static const struct {
+        const char *text, *written; /* NULL: an error */
+    } cases[] = {
+        {"\"\\ud800\"", "\"\xef\xbf\xbd\""}, /* half a pair */
+        {"\"\\ud800\\u0041\"", "\"\xef\xbf\xbd"
+                               "A\""},
+        {"\"a\\u0000b\"", "\"a\\u0000b\""},
+        {"\"\\/\\b\\f\"", "\"/\\u0008\\u000c\""},
+        {"{\"a\\u0000\":1}", NULL},
+        {"\"\\x\"", NULL},
+        {"\"\\u12g4\"", NULL},
+        {"\"\\u12", NULL},
+        {"\"\xc0\x80\"", NULL},         /* overlong */
+        {"\"\xed\xa0\x80\"", NULL},     /* surrogate */
+        {"\"\xf4\x90\x80\x80\"", NULL}, /* beyond the last */
+        {"\"\xe2\x82\"", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_error_ struct error err = ERROR_INIT;
+        _cleanup_json_ struct json *v = json_parse(cases[i].text, strlen(cases[i].text), &err);
+        _cleanup_free_ char *written = json_text(v);
+        assert_int_equal(err.code, cases[i].written ? 0 : EINVAL);
+        if (cases[i].written)
+            assert_string_equal(written, cases[i].written);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse), cmocka_unit_test(test_duplicates), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_build), cmocka_unit_test(test_edit),
+        cmocka_unit_test(test_parse),   cmocka_unit_test(test_duplicates), cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_build),   cmocka_unit_test(test_edit),       cmocka_unit_test(test_large_objects),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_strings),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }
