@@ -237,7 +237,7 @@ static void list_reserve(struct json_list *l, size_t need)
 
 static struct json_list *list_of(struct json *array)
 {
-    if (!json_is(array, JSON_ARRAY))
+    if (!json_may_change(array, JSON_ARRAY))
         abort(); /* the caller's mistake */
     return json_as_list(array);
 }

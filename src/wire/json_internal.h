@@ -63,6 +63,16 @@ struct json_map {
     struct json_member room[];
 };
 
+/* A container about to be changed must be one, and in builds without optimisation nobody else may hold it. */
+static inline bool json_may_change(const struct json *v, enum json_kind kind)
+{
+#ifdef __OPTIMIZE__
+    return json_is(v, kind);
+#else
+    return json_is(v, kind) && v->refs == 1;
+#endif
+}
+
 #define JSON_CONTAINER_MAX ((1u << 28) - 1)
 
 static inline struct json_text *json_as_text(const struct json *v)

@@ -279,7 +279,7 @@ bool json_map_put(struct json *map, struct json_atom *key, struct json *value)
 
 static struct json_map *map_of(struct json *object)
 {
-    if (!json_is(object, JSON_OBJECT))
+    if (!json_may_change(object, JSON_OBJECT))
         abort(); /* the caller's mistake */
     return json_as_map(object);
 }
