@@ -1,5 +1,6 @@
 """Fixtures shared by all tests that run the real binary."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -7,6 +8,8 @@ import subprocess
 import time
 
 import pytest
+
+from control_plane import ControlPlane
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -97,3 +100,22 @@ def traces():
     while sandbox_traces()["processes"] and time.monotonic() < end:
         time.sleep(0.02)
     return sandbox_traces
+
+
+@pytest.fixture(scope="module")
+def plane(holt):
+    """A control plane of its own for a test module."""
+    control = ControlPlane(holt)
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def namespace(plane, request):
+    """A namespace of its own for a test, in the kubeconfig's context meanwhile."""
+    name = request.node.name.lower().replace("_", "-").replace("[", "-").replace("]", "")[:60].strip("-")
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+    plane.kubectl("config", "set-context", "--current", f"--namespace={name}")
+    yield name
+    plane.kubectl("config", "set-context", "--current", "--namespace=default")

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from control_plane import NODE_TOKEN, USER_TOKEN
+
 POD = {
     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "x"}},
     "spec": {"containers": [{"name": "c", "image": "busybox", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]},
@@ -216,7 +218,7 @@ def test_pod_deletion_takes_the_node(plane, namespace):
     plane.wait_until(lambda: "Terminating" in plane.kubectl("get", "pods"))
     assert deletion.poll() is None
     path = f"/api/v1/namespaces/{namespace}/pods/p"
-    assert plane.open("DELETE", path, {"gracePeriodSeconds": 0}).status == 200
+    assert plane.open("DELETE", path, {"gracePeriodSeconds": 0}, token=NODE_TOKEN).status == 200
     assert "deleted" in deletion.communicate(timeout=10)[0]
     assert plane.open("GET", path).status == 404
 
@@ -298,13 +300,13 @@ def test_who_may_what(plane):
     assert code("GET", "/api/v1/pods", None) == 401
     assert code("GET", "/nonsense", "wrong") == 401
     assert code("GET", "/healthz", None) == 200
-    assert code("GET", "/apis", "user-token-of-the-tests") == 200
-    refused = plane.open("GET", "/api/v1/namespaces/default/secrets/x", token="user-token-of-the-tests")
+    assert code("GET", "/apis", USER_TOKEN) == 200
+    refused = plane.open("GET", "/api/v1/namespaces/default/secrets/x", token=USER_TOKEN)
     assert refused.status == 403
     assert json.load(refused)["message"] == \
         'secrets "x" is forbidden: User "alice" cannot get resource "secrets" in API group "" in the namespace "default"'
-    assert code("GET", "/api/v1/pods", "node-token-of-the-tests") == 200
-    assert code("DELETE", "/api/v1/namespaces/default/secrets/x", "node-token-of-the-tests") == 403
+    assert code("GET", "/api/v1/pods", NODE_TOKEN) == 200
+    assert code("DELETE", "/api/v1/namespaces/default/secrets/x", NODE_TOKEN) == 403
 
 
 def test_reviews(plane):
@@ -312,7 +314,7 @@ def test_reviews(plane):
     assert plane.kubectl("auth", "can-i", "create", "pods", "--as=alice", ok=False) == ""
     assert 'User "alice" cannot list' in plane.kubectl("get", "pods", "--as=alice", ok=False)
     assert "p" not in plane.kubectl("get", "pods", "-o", "name", "--as=system:node:n", "--as-group=system:nodes")
-    impersonated = plane.open("GET", "/api/v1/pods", headers={"Impersonate-User": "admin"})
+    impersonated = plane.open("GET", "/api/v1/pods", token=NODE_TOKEN, headers={"Impersonate-User": "admin"})
     assert impersonated.status == 403
 
 

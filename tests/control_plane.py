@@ -1,4 +1,4 @@
-"""A control plane of its own for each test module, and kubectl against it."""
+"""A control plane of one's own (`holt control`, no node), and clients of it. Its fixtures are in conftest.py."""
 import base64
 import json
 import os
@@ -14,8 +14,7 @@ import urllib.request
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HOLT = os.environ.get("HOLT_BIN", str(ROOT / "build" / "holt"))
+ADMIN_TOKEN = "admin-token-of-the-tests"
 NODE_TOKEN = "node-token-of-the-tests"
 USER_TOKEN = "user-token-of-the-tests"
 
@@ -27,12 +26,13 @@ def free_port():
 
 
 class ControlPlane:
-    def __init__(self):
+    def __init__(self, holt):
+        self.holt = holt
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="holt-clients-"))
         self.port = free_port()
         self.kubeconfig = self.dir / "admin.conf"
         (self.dir / "tokens").write_text(
-            f'{NODE_TOKEN},system:node:node1,n1,"system:nodes"\n{USER_TOKEN},alice,a1,"dev"\n'
+            f'{ADMIN_TOKEN},admin,,"system:masters"\n{NODE_TOKEN},system:node:node1,n1,"system:nodes"\n{USER_TOKEN},alice,a1,"dev"\n'
         )
         self.process = None
         self.start()
@@ -42,7 +42,7 @@ class ControlPlane:
         kubeconfig = [] if self.kubeconfig.exists() else ["--kubeconfig", self.kubeconfig]
         read_end, write_end = os.pipe()
         self.process = subprocess.Popen(
-            [HOLT, "control", "--data-dir", self.dir / "data", "--run-dir", self.dir / "run",
+            [self.holt, "control", "--data-dir", self.dir / "data", "--run-dir", self.dir / "run",
              "--listen", f"127.0.0.1:{self.port}", *kubeconfig, "--node-name", "node1",
              "--token-file", self.dir / "tokens", "--ready-fd", str(write_end)],
             pass_fds=[write_end], stderr=open(self.dir / "log", "a"),
@@ -77,7 +77,7 @@ class ControlPlane:
     def get(self, *args):
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
-    def open(self, method, path, body=None, token=NODE_TOKEN, headers=None, timeout=30):
+    def open(self, method, path, body=None, token=ADMIN_TOKEN, headers=None, timeout=30):
         """The answer as it comes: .status and a body to read."""
         context = ssl.create_default_context(cafile=str(self.ca_file()))
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", method=method,
@@ -107,21 +107,3 @@ class ControlPlane:
         while not condition():
             assert time.monotonic() < end, "it did not come to pass"
             time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def plane():
-    control = ControlPlane()
-    yield control
-    control.close()
-
-
-@pytest.fixture
-def namespace(plane, request):
-    """A namespace of its own for a test, in the kubeconfig's context meanwhile."""
-    name = request.node.name.lower().replace("_", "-").replace("[", "-").replace("]", "")[:60].strip("-")
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-    plane.kubectl("config", "set-context", "--current", f"--namespace={name}")
-    yield name
-    plane.kubectl("config", "set-context", "--current", "--namespace=default")
