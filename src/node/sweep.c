@@ -56,7 +56,7 @@ static bool sandbox_wanted(struct node *n, const char *id)
         dashes += id[--len] == '-';
     _cleanup_free_ char *uid = xstrndup(id, len);
     struct pod *p = pod_find(n, uid);
-    return p && (pod_has_sandbox(p) || streq_null(p->state.sandbox_id, id));
+    return p && streq_null(p->state.sandbox_id, id);
 }
 
 static void sweep_sandboxes(struct node *n)
@@ -116,7 +116,8 @@ static void check_range(void *arg, uint32_t base, const char *owner)
     _cleanup_free_ char *ours = xasprintf("node %s ", n->run_dir);
     const char *uid = str_skip_prefix(owner, ours);
 
-    if (uid && !pod_find(n, uid))
+    struct pod *p = uid ? pod_find(n, uid) : NULL;
+    if (uid && (!p || p->state.uid_base != base))
         (void)uid_range_release(UID_RANGE_DIR, base, NULL); /* again at the next sweep */
 }
 
