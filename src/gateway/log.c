@@ -307,11 +307,14 @@ static void on_close(void *arg, struct http_request *req)
 
 static const struct json *container_status(const struct json *pod, const char *name)
 {
-    const struct json *list = json_at(pod, "status", "containerStatuses", NULL);
+    static const char *const lists[] = {"containerStatuses", "initContainerStatuses"};
 
-    for (size_t i = 0; i < json_size(list); i++)
-        if (streq(json_str_or(json_get(json_item(list, i), "name"), ""), name))
-            return json_item(list, i);
+    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
+        const struct json *list = json_at(pod, "status", lists[l], NULL);
+        for (size_t i = 0; i < json_size(list); i++)
+            if (streq(json_str_or(json_get(json_item(list, i), "name"), ""), name))
+                return json_item(list, i);
+    }
     return NULL;
 }
 

@@ -3,9 +3,10 @@
  *
  * Contract of the start. Descriptor 3 is a unix stream socket: listening, and every connection is an operation of
  * wire/guest_frame.h; or connected, and it carries one operation, a process started by it is the main one, and the
- * guest ends with it or when the connection is lost. There are no arguments and no environment. The file system, the
- * namespaces, the limits and the capabilities are as the maker of the sandbox left them; of capabilities KILL, SETUID
- * and SETGID are used. /proc, /dev/null, /dev/ptmx and a devpts are needed.
+ * guest ends with it or when the connection is lost. There is no environment. The argument, when there is one, is a
+ * mask of capabilities in hexadecimal: processes get no others. The file system, the namespaces, the limits and the
+ * guest's own capabilities are as the maker of the sandbox left them; KILL, SETUID and SETGID are used. /proc,
+ * /dev/null, /dev/ptmx and a devpts are needed.
  *
  * Nothing inside the sandbox can stop it: as pid 1 it gets no signal it has no handler for, it is not dumpable, so it
  * is not traced or read, and no input from inside is parsed but /proc.
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -106,9 +108,11 @@ static bool prepare(void)
     return chdir("/") == 0 && loop_init() && watch_children() && open_sockets();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int code = 0;
+    if (argc > 1)
+        spawn_limit_caps(strtoull(argv[1], NULL, 16));
     if (!prepare())
         return EXIT_BAD_START;
     do

@@ -24,9 +24,20 @@ struct open_how {
 #define RESOLVE_NO_MAGICLINKS 0x02
 #define CLOSE_RANGE_CLOEXEC 4
 
-enum step { STEP_STDIO, STEP_TERMINAL, STEP_GROUPS, STEP_GID, STEP_UID, STEP_CWD, STEP_EXEC };
+/* Of linux/capability.h. */
+#define CAPABILITY_VERSION_3 0x20080522
+struct cap_header {
+    uint32_t version;
+    int pid;
+};
+struct cap_data {
+    uint32_t effective, permitted, inheritable;
+};
+
+enum step { STEP_STDIO, STEP_TERMINAL, STEP_GROUPS, STEP_GID, STEP_UID, STEP_CAPS, STEP_CWD, STEP_EXEC };
 
 static struct rlimit child_files;
+static uint64_t child_caps = UINT64_MAX;
 
 void failure_set(struct failure *f, int code, ...)
 {
@@ -281,6 +292,28 @@ static int set_stdio(const struct spawn *s)
     return 0;
 }
 
+void spawn_limit_caps(uint64_t keep)
+{
+    child_caps = keep;
+}
+
+/* no_new_privs, which the sandbox has, keeps exec from giving back what goes here. */
+static int drop_caps(void)
+{
+    struct cap_header header = {.version = CAPABILITY_VERSION_3};
+    struct cap_data data[2];
+    if (child_caps == UINT64_MAX)
+        return 0;
+    if (syscall(SYS_capget, &header, data) < 0)
+        return errno;
+    for (int i = 0; i < 2; i++) {
+        data[i].permitted &= (uint32_t)(child_caps >> (32 * i));
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    return syscall(SYS_capset, &header, data) < 0 ? errno : 0;
+}
+
 static int change_user(const struct spawn *s, int *step)
 {
     *step = STEP_GROUPS;
@@ -292,7 +325,8 @@ static int change_user(const struct spawn *s, int *step)
     *step = STEP_UID;
     if (s->set_uid && setresuid(s->uid, s->uid, s->uid) < 0)
         return errno;
-    return 0;
+    *step = STEP_CAPS;
+    return drop_caps();
 }
 
 static int become(const struct spawn *s, int *step)
@@ -345,6 +379,7 @@ void spawn_explain(const struct spawn *s, const struct spawn_status *status, str
         [STEP_GROUPS] = "cannot set its groups",
         [STEP_GID] = "cannot set its group",
         [STEP_UID] = "cannot set its user",
+        [STEP_CAPS] = "cannot limit its capabilities",
     };
     int code = status->code;
     const char *name = s->argv[0];

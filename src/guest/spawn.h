@@ -40,6 +40,9 @@ bool spawn_inherit(struct spawn *s, const struct spawn *from);
 /* The soft limit of open files of the guest is raised at its start; children get the former one back. */
 void spawn_raise_files(void);
 
+/* Children get at most these capabilities: fewer than the guest needs to set users and to kill. */
+void spawn_limit_caps(uint64_t keep);
+
 /* What the child writes to the status pipe when it cannot exec; the pipe just ends when it can. */
 struct spawn_status {
     int step; /* enum step */

@@ -77,7 +77,8 @@ struct native_spec {
     int net_ns;
     /* Join only control groups that enforce one of the limits: no accounting, no freezing. For `holt run`. */
     bool only_limits;
-    /* capabilities of the range kept for the payload, bitmask; native_default_caps() unless the Pod drops some. */
+    /* capabilities of the range for the payload, bitmask; native_default_caps() unless the Pod drops some. The guest
+     * keeps KILL, SETGID and SETUID besides, and gives its children no more than these. */
     uint64_t capabilities;
     bool strict; /* refuse to start when any layer is missing on this host (always on for the node) */
 };

@@ -11,6 +11,8 @@
 #include "node/native/setup.h"
 #include "node/native/sys.h"
 
+#include <inttypes.h>
+#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -23,6 +25,7 @@
 #define GUEST_SOCKET_FD 3
 #define HIGH_FD 16 /* descriptors moved here are out of the way of 0 to 3 */
 #define DEFAULT_NOFILE 65536
+#define GUEST_CAPS (1ull << CAP_KILL | 1ull << CAP_SETGID | 1ull << CAP_SETUID)
 
 struct child {
     const struct setup *setup;
@@ -134,7 +137,8 @@ static int become_sandbox_root(const struct setup *s, const int *fds, struct err
         return error_set_errno(err, errno, "enter the user namespace");
     if (sys_setgroups_none() < 0 || sys_setresgid(0) < 0 || sys_setresuid(0) < 0)
         return error_set_errno(err, errno, "become root of the user namespace");
-    return caps_limit(s->capabilities, err);
+    /* The guest sets users and kills; its children get what the payload is to have. */
+    return caps_limit(s->capabilities | GUEST_CAPS, err);
 }
 
 /* 0, 1, 2 = /dev/null, 3 = the guest's socket; all else is closed at exec. Returns the guest's program. */
@@ -201,8 +205,9 @@ static int run_steps(struct child *c)
     if (r < 0)
         return r;
 
-    static char name[] = "holt-guest";
-    char *argv[] = {name, NULL}, *envp[] = {NULL};
+    char name[] = "holt-guest", caps[2 * sizeof(s->capabilities) + 1];
+    char *argv[] = {name, caps, NULL}, *envp[] = {NULL};
+    (void)snprintf(caps, sizeof(caps), "%" PRIx64, s->capabilities); /* fits */
     c->at_exec = true;
     syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
     return error_set_errno(err, errno, "start the guest");
