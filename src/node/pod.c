@@ -179,8 +179,6 @@ static struct pod *pod_new(struct node *n, struct json *object)
     }
     if (!p->state.phase)
         take_address(p);
-    if (!p->state.phase && p->sandbox == SANDBOX_NONE)
-        pod_fetch_inputs(p);
     return p;
 }
 
@@ -288,6 +286,7 @@ static struct pod_facts facts_of(const struct pod *p)
         .has_exited = p->has_exited,
         .exit_code = c->exit.code,
         .inputs_ready = p->inputs_ready,
+        .inputs_pending = p->inputs_pending != 0,
         .not_before_ns = p->not_before_ns,
     };
 }
@@ -355,13 +354,15 @@ static void prepare_restart(struct pod *p)
     }
     p->inputs_ready = false;
     pod_save(p);
-    pod_fetch_inputs(p);
 }
 
 /* False: the Pod is no more. */
 static bool act(struct pod *p, const struct pod_facts *f, enum pod_action action)
 {
     switch (action) {
+    case POD_FETCH:
+        pod_fetch_inputs(p);
+        break;
     case POD_START:
         pod_start(p);
         break;

@@ -19,9 +19,9 @@ int64_t restart_delay_ns(int64_t ends_in_a_row)
 const char *pod_action_name(enum pod_action a)
 {
     static const char *const names[] = {
-        [POD_WAIT] = "WAIT",   [POD_START] = "START",   [POD_STOP] = "STOP",       [POD_KILL] = "KILL",
-        [POD_CLEAN] = "CLEAN", [POD_NEXT] = "NEXT",     [POD_RESTART] = "RESTART", [POD_FINISH] = "FINISH",
-        [POD_FAIL] = "FAIL",   [POD_DELETE] = "DELETE", [POD_FORGET] = "FORGET",
+        [POD_WAIT] = "WAIT",     [POD_FETCH] = "FETCH", [POD_START] = "START",   [POD_STOP] = "STOP",
+        [POD_KILL] = "KILL",     [POD_CLEAN] = "CLEAN", [POD_NEXT] = "NEXT",     [POD_RESTART] = "RESTART",
+        [POD_FINISH] = "FINISH", [POD_FAIL] = "FAIL",   [POD_DELETE] = "DELETE", [POD_FORGET] = "FORGET",
     };
 
     return names[a];
@@ -81,10 +81,12 @@ static struct pod_decision decide_idle(const struct pod_facts *f)
             again = f->restart_policy != RESTART_NEVER;
         return act(again ? POD_RESTART : POD_FINISH);
     }
-    if (f->refused || !f->inputs_ready)
+    if (f->refused)
         return wait_until(f->deadline_ns);
     if (f->now_ns < f->not_before_ns)
         return wait_until(f->deadline_ns ? MIN(f->deadline_ns, f->not_before_ns) : f->not_before_ns);
+    if (!f->inputs_ready)
+        return f->inputs_pending ? wait_until(f->deadline_ns) : act(POD_FETCH);
     return act(POD_START);
 }
 

@@ -35,12 +35,14 @@ struct pod_facts {
     bool is_init;
     bool has_exited; /* it ran, and the end was not yet acted upon */
     int exit_code;
-    bool inputs_ready;     /* ConfigMaps and Secrets are here */
+    bool inputs_ready;     /* ConfigMaps and Secrets are here, */
+    bool inputs_pending;   /* or asked for */
     int64_t not_before_ns; /* back-off of restarts, pulls, and other retries; 0 = at once */
 };
 
 enum pod_action {
     POD_WAIT,  /* until a fact changes or wake_ns */
+    POD_FETCH, /* ask for ConfigMaps and Secrets */
     POD_START, /* make the sandbox of the current container */
     POD_STOP,  /* ask it to end within grace_s */
     POD_KILL,

@@ -75,8 +75,6 @@ void pod_fetch_inputs(struct pod *p)
     _cleanup_free_ struct pod_ref *refs = NULL;
     size_t count = pod_spec_references(&p->spec, &refs);
 
-    if (p->inputs_pending)
-        return;
     p->inputs_ready = count == 0;
     p->inputs_pending = count;
     for (size_t i = 0; i < count; i++) {
@@ -470,7 +468,6 @@ static void start_failed(struct pod *p, const struct error *err)
     container_set_waiting(pod_record(p), reason, error_text(err));
     pod_warn(p, "Failed", error_text(err));
     p->inputs_ready = false;
-    pod_fetch_inputs(p);
 }
 
 void pod_start(struct pod *p)

@@ -26,8 +26,10 @@ static void test_decide(void **state UNUSED)
         int64_t wake_s;
     } cases[] = {
         {"new Pod", {.inputs_ready = true}, POD_START},
-        {"inputs missing", {0}, POD_WAIT},
-        {"inputs missing, deadline", {.deadline_ns = 300 * S}, POD_WAIT, 300},
+        {"inputs missing", {0}, POD_FETCH},
+        {"inputs on their way", {.inputs_pending = true}, POD_WAIT},
+        {"inputs wait for the back-off", {.not_before_ns = 130 * S}, POD_WAIT, 130},
+        {"inputs on their way, deadline", {.inputs_pending = true, .deadline_ns = 300 * S}, POD_WAIT, 300},
         {"refused", {.inputs_ready = true, .refused = true}, POD_WAIT},
         {"refused and past its deadline", {.refused = true, .deadline_ns = 90 * S}, POD_FAIL},
         {"backing off", {.inputs_ready = true, .not_before_ns = 130 * S}, POD_WAIT, 130},
@@ -61,8 +63,13 @@ static void test_decide(void **state UNUSED)
          {.sandbox = SANDBOX_STOPPING, .deleting = true, .grace_s = 0, .stop_deadline_ns = 120 * S},
          POD_KILL},
         {"stopping, object gone", {.sandbox = SANDBOX_STOPPING, .gone = true, .stop_deadline_ns = 120 * S}, POD_KILL},
-        {"killed", {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 101 * S}, POD_WAIT, 101},
-        {"killed in vain", {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 90 * S}, POD_KILL},
+        {"killed",
+         {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 101 * S},
+         POD_WAIT,
+         101},
+        {"killed in vain",
+         {.sandbox = SANDBOX_STOPPING, .killed = true, .gone = true, .stop_deadline_ns = 90 * S},
+         POD_KILL},
         {"ended", {.sandbox = SANDBOX_ENDED, .gone = true}, POD_CLEAN},
         {"cleaning", {.sandbox = SANDBOX_CLEANING, .gone = true}, POD_WAIT},
 
