@@ -5,7 +5,6 @@
  * On this path nothing of libevent, TLS or the API is used: the time to the command's first instruction counts.
  */
 #include "cli/cli.h"
-#include "cli/run_reaper.h"
 #include "cli/run_session.h"
 
 #include "base/memory.h"
@@ -13,6 +12,7 @@
 #include "node/native/caps.h"
 #include "node/native/host_image.h"
 #include "node/native/native.h"
+#include "node/native/netns.h"
 #include "node/native/uid_range.h"
 #include "node/user.h"
 
@@ -211,13 +211,46 @@ static int drop_caps(char *const *names, uint64_t *caps, struct error *err)
     return 0;
 }
 
-/* The sandbox that was started; what is needed to feed it and to clean up. */
+/* What is taken from the machine for the time of a run. */
+struct place {
+    uint32_t uid_base;
+    int range; /* holds the ids */
+    char id[32];
+    struct netns_ahead net;
+};
+
+static void place_done(struct place *p)
+{
+    if (p->net.pidfd >= 0) { /* not taken: an error came before */
+        int fd = netns_ahead_take(&p->net, NULL);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    if (p->range >= 0)
+        (void)close(p->range);
+}
+
+static int find_place(struct place *p, struct error *err)
+{
+    uint32_t slot;
+
+    p->range = uid_range_hold(UID_RANGE_DIR, &p->uid_base, &slot, err);
+    if (p->range < 0)
+        return p->range;
+    (void)snprintf(p->id, sizeof(p->id), "run-%u", slot);
+    netns_ahead_start(&p->net);
+    return 0;
+}
+
 static int start_and_serve(const struct run_options *o, char **argv, const struct root *root,
-                           const struct mount_list *mounts, const struct image_user *user, struct error *err)
+                           const struct mount_list *mounts, const struct image_user *user, struct place *place,
+                           struct error *err)
 {
     bool tty = o->tty || (!o->no_tty && !o->no_stdin && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
     _cleanup_strv_ char **env = make_env(o, user->home, tty);
     struct native_spec spec = {
+        .id = place->id,
+        .uid_base = place->uid_base,
         .hostname = o->hostname ? o->hostname : "holt",
         .lowers = (const char *const *)root->lowers,
         .lower_count = 1,
@@ -225,6 +258,7 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
         .mounts = mounts->items,
         .mount_count = mounts->count,
         .limits = {.memory_bytes = o->memory, .pids = (uint64_t)o->pids},
+        .net_ahead = &place->net,
         .only_limits = true,
         .capabilities = native_default_caps(),
         .strict = true,
@@ -234,16 +268,6 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
         r = drop_caps(o->cap_drop, &spec.capabilities, err);
     if (r < 0)
         return r;
-
-    uint32_t slot;
-    _cleanup_close_ int range = uid_range_hold(UID_RANGE_DIR, &spec.uid_base, &slot, err);
-    if (range < 0)
-        return range;
-    char id[32];
-    (void)snprintf(id, sizeof(id), "run-%u", slot);
-    spec.id = id;
-    native_set_cgroup_parent(CGROUP_PARENT);
-
     struct run_session session = {
         .argv = argv,
         .env = env,
@@ -253,9 +277,9 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
         .use_stdin = !o->no_stdin,
         .timeout_ms = (uint64_t)o->timeout_ns / 1000000,
         .memory_limit = o->memory,
-        .id = id,
+        .range = place->range,
     };
-    return run_session(&session, &spec, range, err);
+    return run_session(&session, &spec, err);
 }
 
 static int run(struct run_options *o, char **argv, struct error *err)
@@ -263,17 +287,21 @@ static int run(struct run_options *o, char **argv, struct error *err)
     _cleanup_(root_done) struct root root = {0};
     _cleanup_(mount_list_done) struct mount_list mounts = {0};
     _cleanup_(image_user_clear) struct image_user user = {0};
+    _cleanup_(place_done) struct place place = {.range = -1, .net = {.pidfd = -1}};
 
     if (geteuid() != 0)
         return error_set(err, EPERM, "holt run needs root");
-    int r = complete_env(o, err);
+    native_set_cgroup_parent(CGROUP_PARENT);
+    int r = find_place(&place, err);
+    if (r == 0)
+        r = complete_env(o, err);
     if (r == 0)
         r = find_root(o->image, &root, err);
     if (r == 0)
         r = collect_mounts(o, &root.host, &mounts, err);
     if (r == 0)
         r = image_user_resolve(root.lowers, o->user, -1, -1, &user, err);
-    return r < 0 ? r : start_and_serve(o, argv, &root, &mounts, &user, err);
+    return r < 0 ? r : start_and_serve(o, argv, &root, &mounts, &user, &place, err);
 }
 
 int cmd_run(int argc, char **argv)

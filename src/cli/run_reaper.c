@@ -44,7 +44,7 @@ int run_reaper_start(const char *id, int guest, int range, struct error *err)
     watched.parent = self;
     watched.guest = guest;
     watched.range = range;
-    int r = clone_beside(wait_and_clean, NULL, err);
+    int r = clone_beside(0, wait_and_clean, NULL, NULL, err);
     (void)close(self); /* the reaper has its own copy */
     return r < 0 ? error_wrap(err, "start the reaper") : 0;
 }

@@ -34,6 +34,7 @@ struct output {
 
 struct loop {
     const struct run_session *session;
+    const char *id;
     int sock, signals, pidfd;
     struct guest_buffer in, out;
     struct output outputs[GUEST_STREAM_COUNT];
@@ -54,6 +55,8 @@ static void loop_done(struct loop *l)
         (void)close(l->sock); /* the sandbox is gone by now */
     if (l->signals >= 0)
         (void)close(l->signals);
+    if (l->pidfd >= 0)
+        (void)close(l->pidfd); /* init reaps what the reaper has seen to its end */
 }
 
 /* Raw mode of the terminal we are on, so that its keys reach the one inside. */
@@ -365,7 +368,7 @@ static void tell_cause(struct loop *l)
     if (l->timed_out)
         fprintf(stderr, "holt run: the time limit of %.3g s is over; all processes were killed\n",
                 (double)l->session->timeout_ms / 1000);
-    if (!l->session->memory_limit || native_usage(l->session->id, &usage, NULL) < 0 || !usage.oom_kills)
+    if (!l->session->memory_limit || native_usage(l->id, &usage, NULL) < 0 || !usage.oom_kills)
         return;
     char limit[32], peak[32];
     tell_size(limit, sizeof(limit), l->session->memory_limit);
@@ -387,6 +390,31 @@ static void set_output(struct output *o, int fd)
     o->broken = fcntl(fd, F_GETFD) < 0; /* started with it closed */
 }
 
+/* Whether anything but the guest still runs, or may. */
+static bool others_run(const struct loop *l)
+{
+    struct native_usage usage;
+
+    return native_usage(l->id, &usage, NULL) < 0 || usage.pids_now != 1;
+}
+
+/*
+ * The end of the first process is the end of all. When it is the only one left, its going is of no interest to the
+ * caller: the reaper sees to the rest, which is some hundred microseconds of taking mounts apart. Otherwise nothing may
+ * run any more when we return.
+ */
+static int end_sandbox(struct loop *l, struct error *err)
+{
+    bool wait = !l->ended || l->timed_out || others_run(l);
+
+    (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0); /* fails when it is gone */
+    if (!wait)
+        return 0;
+    clone_reap(l->pidfd);
+    l->pidfd = -1;
+    return native_destroy(l->id, DESTROY_TIMEOUT_MS, err);
+}
+
 static int serve_and_end(struct loop *l, struct error *err)
 {
     int r = serve(l, err);
@@ -394,21 +422,40 @@ static int serve_and_end(struct loop *l, struct error *err)
     if (r == 0)
         flush_output(l);
     terminal_restore();
-    /* The end of the first process is the end of all. It is on its way out already, or it must be. */
-    (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0); /* fails when it is gone */
-    clone_reap(l->pidfd);
     if (r == 0)
         tell_cause(l);
     if (r == 0 && !l->ended)
         r = error_set(err, ECONNRESET, "the sandbox ended unexpectedly");
-    return r < 0 ? r : l->status;
+    int end = end_sandbox(l, r < 0 ? NULL : err);
+    return r < 0 ? r : end < 0 ? end : l->status;
 }
 
-int run_session(const struct run_session *session, struct native_spec *spec, int range, struct error *err)
+static int start(struct loop *l, struct native_spec *spec, struct error *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set_errno(err, errno, "create the sandbox's socket");
+    _cleanup_close_ int guest_end = pair[1];
+    l->sock = pair[0];
+    spec->guest_socket = guest_end;
+    int r = send_queued(l, err); /* so that the guest finds it when it looks */
+    struct native_sandbox sandbox;
+    if (r == 0)
+        r = native_spawn(spec, &sandbox, err);
+    if (r < 0)
+        return r;
+    l->pidfd = sandbox.pidfd;
+    r = run_reaper_start(l->id, l->pidfd, l->session->range, err);
+    if (r < 0)
+        (void)end_sandbox(l, NULL); /* the failure above is what counts */
+    return r;
+}
+
+int run_session(const struct run_session *session, struct native_spec *spec, struct error *err)
 {
     _cleanup_(loop_done) struct loop loop = {
-        .session = session, .sock = -1, .signals = -1, .stdin_open = session->use_stdin};
-    int pair[2];
+        .session = session, .id = spec->id, .sock = -1, .signals = -1, .pidfd = -1, .stdin_open = session->use_stdin};
 
     for (int i = 0; i < GUEST_STREAM_COUNT; i++)
         set_output(&loop.outputs[i], STDOUT_FILENO + i);
@@ -418,35 +465,12 @@ int run_session(const struct run_session *session, struct native_spec *spec, int
     loop.signals = open_signals(err);
     if (loop.signals < 0)
         return loop.signals;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_set_errno(err, errno, "create the sandbox's socket");
-    loop.sock = pair[0];
-    spec->guest_socket = pair[1];
-    r = send_queued(&loop, err); /* so that the guest finds it when it looks */
-    struct native_sandbox sandbox;
-    if (r == 0)
-        r = native_spawn(spec, &sandbox, err);
-    (void)close(pair[1]); /* the sandbox has its own */
+    r = start(&loop, spec, err);
     if (r < 0)
         return r;
-
-    loop.pidfd = sandbox.pidfd;
     if (session->timeout_ms)
         loop.deadline_ns = time_monotonic_ns() + (int64_t)(session->timeout_ms + HOST_TIMEOUT_SLACK_MS) * NSEC_PER_MSEC;
     if (session->tty)
         terminal_raw();
-    r = run_reaper_start(session->id, sandbox.pidfd, range, err);
-    if (r < 0) {
-        loop.status = r;
-        (void)syscall(SYS_pidfd_send_signal, sandbox.pidfd, SIGKILL, NULL, 0); /* fails when it is gone */
-        clone_reap(sandbox.pidfd);
-        terminal_restore();
-    } else {
-        r = serve_and_end(&loop, err);
-    }
-    struct error ignored = ERROR_INIT;
-    if (native_destroy(session->id, DESTROY_TIMEOUT_MS, r < 0 ? &ignored : err) < 0 && r >= 0)
-        r = -err->code;
-    error_clear(&ignored);
-    return r;
+    return serve_and_end(&loop, err);
 }

@@ -14,7 +14,7 @@ struct run_session {
     bool tty, use_stdin;
     uint64_t timeout_ms; /* 0 = none */
     uint64_t memory_limit;
-    const char *id;
+    int range; /* the descriptor that holds the user ids; borrowed */
 };
 
 #define RUN_STATUS_TIMEOUT 124
@@ -22,8 +22,8 @@ struct run_session {
 #define RUN_STATUS_NOT_FOUND 127
 
 /*
- * Starts the sandbox of spec (guest_socket is set here), serves it and removes it. range: the descriptor that holds the
- * user ids. Returns the status for the shell: that of the command, 128 + signal, or one of the above; -errno when
- * holt failed. Messages about the command's end (out of memory, time) go to standard error.
+ * Starts the sandbox of spec (guest_socket is set here), serves it and removes it. Returns the status for the shell:
+ * that of the command, 128 + signal, or one of the above; -errno when holt failed. Messages about the command's end
+ * (out of memory, time) go to standard error.
  */
-int run_session(const struct run_session *session, struct native_spec *spec, int range, struct error *err);
+int run_session(const struct run_session *session, struct native_spec *spec, struct error *err);

@@ -35,7 +35,7 @@ static int setup(void **state UNUSED)
 /* As the kernel does; *steps counts instructions. */
 static uint32_t run(const struct seccomp_data *data, unsigned *steps)
 {
-    uint32_t a = 0;
+    uint32_t a = 0, x = 0;
     size_t pc = 0;
 
     for (*steps = 1;; (*steps)++) {
@@ -48,6 +48,19 @@ static uint32_t run(const struct seccomp_data *data, unsigned *steps)
             break;
         case BPF_ALU | BPF_AND | BPF_K:
             a &= f->k;
+            break;
+        case BPF_ALU | BPF_SUB | BPF_K:
+            a -= f->k;
+            break;
+        case BPF_ALU | BPF_RSH | BPF_X:
+            assert_true(x < 32);
+            a >>= x;
+            break;
+        case BPF_LD | BPF_IMM:
+            a = f->k;
+            break;
+        case BPF_MISC | BPF_TAX:
+            x = a;
             break;
         case BPF_JMP | BPF_JA:
             pc += f->k;
@@ -310,10 +323,24 @@ static void test_arguments(void **state UNUSED)
     assert_int_equal(call(__NR_personality, 0x0040000 /* ADDR_NO_RANDOMIZE */, 0, 0), DENIED(EPERM));
     assert_int_equal(call(__NR_personality, 0x0400000 /* READ_IMPLIES_EXEC */, 0, 0), DENIED(EPERM));
 
-    assert_int_equal(call(__NR_prctl, 15 /* PR_SET_NAME */, 0, 0), ALLOWED);
-    assert_int_equal(call(__NR_prctl, 38 /* PR_SET_NO_NEW_PRIVS */, 0, 0), ALLOWED);
-    assert_int_equal(call(__NR_prctl, 35 /* PR_SET_MM */, 0, 0), DENIED(EINVAL));
-    assert_int_equal(call(__NR_prctl, 62 /* PR_SCHED_CORE */, 0, 0), DENIED(EINVAL));
+}
+
+static void test_prctl(void **state UNUSED)
+{
+    static const uint32_t allowed[] = {1,  2,  3,  4,  7,  8,  15, 16, 21, 22, 23, 24, 25, 27, 28, 29,
+                                       30, 36, 37, 38, 39, 40, 41, 42, 47, 50, 51, 52, 53, 54, 55, 56,
+                                       65, 66, 0x41555856, 0x53564d41, 0x59616d61};
+    for (uint32_t option = 0; option < 300; option++) {
+        bool listed = false;
+        for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+            listed |= allowed[i] == option;
+        assert_int_equal(call(__NR_prctl, option, 0, 0), listed ? ALLOWED : DENIED(EINVAL));
+        assert_int_equal(call(__NR_prctl, option | HIGH, 0, 0), listed ? ALLOWED : DENIED(EINVAL));
+    }
+    assert_int_equal(call(__NR_prctl, 0x59616d61, 0, 0), ALLOWED);
+    assert_int_equal(call(__NR_prctl, 0x53564d41, 0, 0), ALLOWED);
+    assert_int_equal(call(__NR_prctl, 0x80000000, 0, 0), DENIED(EINVAL));
+    assert_int_equal(call(__NR_prctl, UINT32_MAX, 0, 0), DENIED(EINVAL));
 }
 
 /* What the kernel's verifier of filters demands: every jump lands inside, the last instruction returns. */
@@ -335,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_every_call_ends), cmocka_unit_test(test_foreign_abi_kills),
         cmocka_unit_test(test_dangerous_calls), cmocka_unit_test(test_useful_calls),
         cmocka_unit_test(test_namespaces),      cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_arguments),       cmocka_unit_test(test_jumps),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_prctl),       cmocka_unit_test(test_jumps),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

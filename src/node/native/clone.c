@@ -158,19 +158,26 @@ pid_t clone_and_wait_exec(const struct clone_request *request, int *ret_pidfd, s
     return (pid_t)pid;
 }
 
-int clone_beside(int (*fn)(void *arg), void *arg, struct error *err)
+int clone_beside(uint64_t flags, int (*fn)(void *arg), void *arg, int *ret_pidfd, struct error *err)
 {
     void *stack;
     int r = map_stack(&stack, err);
     if (r < 0)
         return r;
+    int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_VM | CLONE_CLEAR_SIGHAND, .stack = (uintptr_t)stack, .stack_size = CHILD_STACK_SIZE};
+        .flags = flags | CLONE_VM | CLONE_CLEAR_SIGHAND | (ret_pidfd ? CLONE_PIDFD : 0),
+        .pidfd = (uintptr_t)&pidfd,
+        .stack = (uintptr_t)stack,
+        .stack_size = CHILD_STACK_SIZE,
+    };
     long pid = clone_blocked(&args, fn, arg);
     if (pid < 0) {
         (void)munmap(stack, CHILD_STACK_SIZE);
         return error_set_errno(err, (int)-pid, "clone");
     }
+    if (ret_pidfd)
+        *ret_pidfd = pidfd;
     return 0;
 }
 

@@ -32,10 +32,11 @@ pid_t clone_idle(uint64_t flags, int *ret_pidfd, struct error *err);
 void clone_idle_end(int pidfd);
 
 /*
- * Runs fn in a process that shares this one's memory and lives on when this one ends, with a copy of its descriptors
- * and all signals blocked. Both run at the same time: fn must know what it may touch. Nobody reaps it but init.
+ * Runs fn in a process that shares this one's memory and runs beside it, with all signals blocked, also beyond its end.
+ * flags: CLONE_FILES to share descriptors too. Both run at the same time: fn must know what it may touch; system calls
+ * that succeed touch nothing. ret_pidfd: for clone_reap(); NULL = nobody reaps it but init.
  */
-int clone_beside(int (*fn)(void *arg), void *arg, struct error *err);
+int clone_beside(uint64_t flags, int (*fn)(void *arg), void *arg, int *ret_pidfd, struct error *err);
 
 /* Waits until the child has ended, reaps it and closes pidfd. */
 void clone_reap(int pidfd);

@@ -118,9 +118,14 @@ static int make_dev(int root, uid_t uid, struct error *err)
 /* What this kernel does not have needs no cover. */
 static int cover_proc(int proc, const char *name, const char *scratch_source, struct error *err)
 {
+    struct stat st;
+    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : error_set_errno(err, errno, "stat /proc/%s", name);
+    if (S_ISREG(st.st_mode) && st.st_uid == 0 && !(st.st_mode & S_IRWXO))
+        return 0; /* for the host's root alone, as a mask would be */
     _cleanup_close_ int target = openat(proc, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
     if (target < 0)
-        return errno == ENOENT ? 0 : error_set_errno(err, errno, "open /proc/%s", name);
+        return error_set_errno(err, errno, "open /proc/%s", name);
     uint64_t attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     _cleanup_close_ int cover = scratch_source ? mountfd_clone(AT_FDCWD, scratch_source, attributes, -1, err)
                                                : mountfd_clone(proc, name, attributes, -1, err);
@@ -157,7 +162,7 @@ static int make_proc(const struct setup *s, int root, struct error *err)
         return proc;
     int r = attach_at(proc, root, "/proc", true, s->uid_base, err);
     if (r == 0 && s->net_ns < 0)
-        r = netns_sysctls(proc, s->uid_base, err);
+        r = netns_sysctls(proc, err);
     if (r == 0)
         r = cover_all(proc, proc_read_only, ARRAY_LEN(proc_read_only), NULL, err);
     if (r == 0)

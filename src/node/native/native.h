@@ -22,6 +22,8 @@
 /* 65,536 ids each; ranges of living sandboxes are disjoint. */
 #define NATIVE_UID_RANGE 65536u
 
+struct netns_ahead;
+
 enum native_mount_kind {
     NATIVE_MOUNT_BIND,  /* source: directory or file on the host, opened without following links; idmapped when asked */
     NATIVE_MOUNT_TMPFS, /* size_bytes, 0 = half the memory limit, or NATIVE_DEFAULT_TMPFS */
@@ -75,6 +77,7 @@ struct native_spec {
     int guest_socket;
     /* A network namespace prepared by netns_open() (netns.h). Borrowed. 0 = a fresh one with `lo` only. */
     int net_ns;
+    struct netns_ahead *net_ahead; /* one in the making, used up by the start (netns.h) */
     /* Join only control groups that enforce one of the limits: no accounting, no freezing. For `holt run`. */
     bool only_limits;
     /* capabilities of the range for the payload, bitmask; native_default_caps() unless the Pod drops some. The guest

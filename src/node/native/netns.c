@@ -1,14 +1,11 @@
 #include "node/native/netns.h"
 
 #include "base/fdio.h"
-#include "base/memory.h"
 #include "node/native/clone.h"
-#include "node/native/native.h"
 #include "node/native/sys.h"
 
 #include <net/if.h>
 #include <sched.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -24,44 +21,77 @@ int netns_lo_up(struct error *err)
     return 0;
 }
 
-int netns_sysctls(int proc, uint32_t uid_base, struct error *err)
+int netns_sysctls(int proc, struct error *err)
 {
-    char range[32];
-
     int r = file_put_at(proc, "sys/net/ipv4/ip_unprivileged_port_start", "0", err);
+
+    return r < 0 ? r : file_put_at(proc, "sys/net/ipv4/ping_group_range", "0 2147483647", err);
+}
+
+/* In a process of its own that shares descriptors with the caller. Allocates nothing when err is NULL. */
+static int make_netns(struct error *err)
+{
+    int r = netns_lo_up(err);
     if (r < 0)
         return r;
-    (void)snprintf(range, sizeof(range), "%u %u", uid_base, uid_base + NATIVE_UID_RANGE - 1);
-    return file_put_at(proc, "sys/net/ipv4/ping_group_range", range, err);
+    _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0)
+        return error_set_errno(err, errno, "open /proc");
+    r = netns_sysctls(proc, err);
+    if (r < 0)
+        return r;
+    int fd = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? fd : error_set_errno(err, errno, "open the network namespace");
 }
 
 struct netns_child {
-    int fd;
     int result;
     struct error *err;
 };
 
-static int make_netns(void *arg)
+static int netns_child(void *arg)
 {
     struct netns_child *c = arg;
 
-    c->result = netns_lo_up(c->err);
-    if (c->result < 0)
-        return 1;
-    c->fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); /* lands in the parent: the table is shared */
-    if (c->fd < 0)
-        c->result = error_set_errno(c->err, errno, "open the network namespace");
+    c->result = make_netns(c->err);
     return 0;
 }
 
 int netns_open(struct error *err)
 {
-    struct netns_child child = {.fd = -1, .err = err};
-    struct clone_request request = {.flags = CLONE_NEWNET | CLONE_FILES, .fn = make_netns, .arg = &child};
+    struct netns_child child = {.result = -ECANCELED, .err = err};
+    struct clone_request request = {.flags = CLONE_NEWNET | CLONE_FILES, .fn = netns_child, .arg = &child};
     int pidfd;
 
     if (clone_and_wait_exec(&request, &pidfd, err) < 0)
         return error_wrap(err, "create a network namespace");
     clone_reap(pidfd);
-    return child.result < 0 ? child.result : child.fd;
+    return child.result;
+}
+
+static int netns_ahead_child(void *arg)
+{
+    struct netns_ahead *ahead = arg;
+
+    /* Not by a flag of clone, which would do the work before it returns to the parent. */
+    ahead->fd = unshare(CLONE_NEWNET) < 0 ? -1 : make_netns(NULL);
+    return 0;
+}
+
+void netns_ahead_start(struct netns_ahead *ahead)
+{
+    ahead->fd = -1;
+    ahead->pidfd = -1;
+    /* Without a helper the work is done later, and an error is told then. */
+    (void)clone_beside(CLONE_FILES, netns_ahead_child, ahead, &ahead->pidfd, NULL);
+}
+
+int netns_ahead_take(struct netns_ahead *ahead, struct error *err)
+{
+    if (ahead->pidfd >= 0)
+        clone_reap(ahead->pidfd);
+    ahead->pidfd = -1;
+    int fd = ahead->fd;
+    ahead->fd = -1;
+    return fd >= 0 ? fd : netns_open(err);
 }

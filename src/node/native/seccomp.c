@@ -39,39 +39,26 @@ enum action {
 #define TCP_ULP_OPTION 31
 
 /* Options of prctl that change the calling process alone and that programs use. Others answer EINVAL. */
-static const uint32_t prctl_allowed[] = {
-    1,          /* SET_PDEATHSIG */
-    2,          /* GET_PDEATHSIG */
-    3,          /* GET_DUMPABLE */
-    4,          /* SET_DUMPABLE */
-    7,          /* GET_KEEPCAPS */
-    8,          /* SET_KEEPCAPS */
-    15,         /* SET_NAME */
-    16,         /* GET_NAME */
-    21,         /* GET_SECCOMP */
-    22,         /* SET_SECCOMP */
-    23,         /* CAPBSET_READ */
-    24,         /* CAPBSET_DROP */
+static const uint8_t prctl_small[] = {
+    1,  2,      /* SET_PDEATHSIG, GET */
+    3,  4,      /* GET_DUMPABLE, SET */
+    7,  8,      /* GET_KEEPCAPS, SET */
+    15, 16,     /* SET_NAME, GET */
+    21, 22,     /* GET_SECCOMP, SET */
+    23, 24,     /* CAPBSET_READ, DROP */
     25,         /* GET_TSC */
-    27,         /* GET_SECUREBITS */
-    28,         /* SET_SECUREBITS */
-    29,         /* SET_TIMERSLACK */
-    30,         /* GET_TIMERSLACK */
-    36,         /* SET_CHILD_SUBREAPER */
-    37,         /* GET_CHILD_SUBREAPER */
-    38,         /* SET_NO_NEW_PRIVS */
-    39,         /* GET_NO_NEW_PRIVS */
+    27, 28,     /* GET_SECUREBITS, SET */
+    29, 30,     /* SET_TIMERSLACK, GET */
+    36, 37,     /* SET_CHILD_SUBREAPER, GET */
+    38, 39,     /* SET_NO_NEW_PRIVS, GET */
     40,         /* GET_TID_ADDRESS */
-    41,         /* SET_THP_DISABLE */
-    42,         /* GET_THP_DISABLE */
+    41, 42,     /* SET_THP_DISABLE, GET */
     47,         /* CAP_AMBIENT */
-    50,         /* SVE_SET_VL */
-    51,         /* SVE_GET_VL */
-    52,         /* GET_SPECULATION_CTRL */
-    53,         /* SET_SPECULATION_CTRL */
-    54,         /* PAC_RESET_KEYS */
-    55,         /* SET_TAGGED_ADDR_CTRL */
-    56,         /* GET_TAGGED_ADDR_CTRL */
+    50, 51,     /* SVE_SET_VL, GET */
+    52, 53,     /* GET_SPECULATION_CTRL, SET */
+    54, 55, 56, /* PAC_RESET_KEYS, SET_TAGGED_ADDR_CTRL, GET */
+};
+static const uint32_t prctl_large[] = {
     65,         /* SET_MDWE */
     66,         /* GET_MDWE */
     0x41555856, /* GET_AUXV */
@@ -205,11 +192,27 @@ static void emit_personality(struct program *p)
     emit_errno(p, EPERM);
 }
 
+/* The small options by a bitmap of two words, which keeps the program short. */
 static void emit_prctl(struct program *p)
 {
+    uint32_t words[2] = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(prctl_small); i++)
+        words[prctl_small[i] / 32] |= 1u << (prctl_small[i] % 32);
     emit_load_arg(p, 0);
-    emit_allow_values(p, prctl_allowed, ARRAY_LEN(prctl_allowed));
+    emit_allow_values(p, prctl_large, ARRAY_LEN(prctl_large));
+    emit(p, BPF_JMP | BPF_JGE | BPF_K, 9, 0, 64);
+    emit(p, BPF_MISC | BPF_TAX, 0, 0, 0);
+    emit(p, BPF_JMP | BPF_JGE | BPF_K, 2, 0, 32);
+    emit(p, BPF_LD | BPF_IMM, 0, 0, words[0]);
+    emit(p, BPF_JMP | BPF_JA, 0, 0, 3);
+    emit(p, BPF_ALU | BPF_SUB | BPF_K, 0, 0, 32);
+    emit(p, BPF_MISC | BPF_TAX, 0, 0, 0);
+    emit(p, BPF_LD | BPF_IMM, 0, 0, words[1]);
+    emit(p, BPF_ALU | BPF_RSH | BPF_X, 0, 0, 0);
+    emit(p, BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1);
     emit_errno(p, EINVAL);
+    emit_allow(p);
 }
 
 static void emit_action(struct program *p, enum action action)

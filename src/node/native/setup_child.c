@@ -67,7 +67,7 @@ static int make_root(const struct setup *s, const int *fds, bool in_empty_root, 
     return r;
 }
 
-static int set_limit(__rlimit_resource_t resource, rlim_t value, struct error *err)
+static int set_limit(int resource, rlim_t value, struct error *err)
 {
     struct rlimit now;
 

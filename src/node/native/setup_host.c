@@ -6,6 +6,7 @@
 #include "node/native/cgroup.h"
 #include "node/native/idmap.h"
 #include "node/native/mountfd.h"
+#include "node/native/netns.h"
 #include "node/native/setup.h"
 #include "node/native/sys.h"
 
@@ -272,7 +273,16 @@ static int build(struct builder *b, const struct native_spec *spec, struct error
     int r = spec->upper_dir ? add_upper(b, spec, err) : 0;
     if (r < 0)
         return error_wrap(err, "upper directory");
-    return add_cgroups(b, spec, err);
+    r = add_cgroups(b, spec, err);
+    if (r < 0 || !spec->net_ahead)
+        return r;
+    int net_ns = netns_ahead_take(spec->net_ahead, err);
+    if (net_ns < 0) {
+        (void)cgroup_remove(spec->id, NULL); /* the failure above is what counts */
+        return net_ns;
+    }
+    s->net_ns = (int32_t)add_fd(b, net_ns, true);
+    return 0;
 }
 
 int setup_prepare(const struct native_spec *spec, struct setup_plan *ret, struct error *err)

@@ -9,6 +9,40 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
+#ifndef __GLIBC__ /* musl has neither the constants nor the functions */
+#include <linux/mount.h>
+
+static inline int fsopen(const char *type, unsigned flags)
+{
+    return (int)syscall(SYS_fsopen, type, flags);
+}
+
+static inline int fsconfig(int fs, unsigned command, const char *key, const void *value, int aux)
+{
+    return (int)syscall(SYS_fsconfig, fs, command, key, value, aux);
+}
+
+static inline int fsmount(int fs, unsigned flags, unsigned attributes)
+{
+    return (int)syscall(SYS_fsmount, fs, flags, attributes);
+}
+
+static inline int open_tree(int dirfd, const char *path, unsigned flags)
+{
+    return (int)syscall(SYS_open_tree, dirfd, path, flags);
+}
+
+static inline int move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags)
+{
+    return (int)syscall(SYS_move_mount, from, from_path, to, to_path, flags);
+}
+
+static inline int mount_setattr(int dirfd, const char *path, unsigned flags, struct mount_attr *attr, size_t size)
+{
+    return (int)syscall(SYS_mount_setattr, dirfd, path, flags, attr, size);
+}
+#endif
+
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080
 #endif

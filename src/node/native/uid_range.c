@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#define SLOT_COUNT ((UINT32_MAX - UID_RANGE_FIRST) / NATIVE_UID_RANGE)
+#define SLOT_COUNT ((0x80000000u - UID_RANGE_FIRST) / NATIVE_UID_RANGE) /* ids above are negative to some programs */
 #define LOCK_FILE "processes.lock"
 #define OWNER_MAX 4096
 #define SLOT_NAME_SIZE 16
