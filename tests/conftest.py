@@ -29,6 +29,16 @@ def need_root():
         pytest.skip("needs root")
 
 
+def wait_until(condition, seconds=5.0):
+    """Whether condition() becomes true in time. For what ends a moment after the command that ends it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return condition()
+
+
 class Result:
     def __init__(self, done):
         self.code = done.returncode
@@ -79,7 +89,7 @@ RUN_IDS = range(0x10000000, 0x10000000 + 2048 * 65536)
 def sandbox_traces():
     """What `holt run` may leave on the host: control groups, mounts, processes with an id of its ranges."""
     groups = []
-    for top in pathlib.Path("/sys/fs/cgroup").glob("**/holt-run"):
+    for top in [*pathlib.Path("/sys/fs/cgroup").glob("holt-run"), *pathlib.Path("/sys/fs/cgroup").glob("*/holt-run")]:
         groups += [str(d) for d in top.iterdir() if d.is_dir()]
     processes = []
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):

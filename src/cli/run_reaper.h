@@ -7,5 +7,5 @@
 
 #include "base/error.h"
 
-/* guest: a pidfd of the sandbox's first process. range: held until all is removed. id: must stay valid. */
+/* guest: a pidfd of the sandbox's first process. range: held until all is removed. */
 int run_reaper_start(const char *id, int guest, int range, struct error *err);

@@ -11,14 +11,7 @@ import time
 
 import pytest
 
-
-def wait_until(condition, seconds=5.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return condition()
+from conftest import wait_until
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 255])
@@ -113,7 +106,7 @@ def test_bad_options(run, traces, options):
     before = traces()
     r = run(*options, "--", "true")
     assert r.code == 125 and len(r.err.splitlines()) == 1
-    assert traces() == before
+    assert wait_until(lambda: traces() == before), traces()
 
 
 def test_no_command(run):
@@ -167,7 +160,7 @@ def test_timeout_kills_the_tree(run, traces):
     r = run("--timeout", "1s", "--", "sh", "-c", "setsid sleep 1000 & (sleep 1000 &) ; sleep 1000")
     assert r.code == 124 and "time limit" in r.err
     assert 0.9 < time.monotonic() - start < 3
-    assert traces() == before
+    assert wait_until(lambda: traces() == before), traces()
 
 
 def test_timeout_of_a_process_that_ignores_signals(run):
@@ -310,7 +303,7 @@ def test_twenty_at_once(run, traces):
     assert [r.code for r in results] == list(range(20))
     bases = {r.out.split()[1] for r in results}
     assert len(bases) >= 2  # those that were alive together differ; see the next test
-    assert traces() == before
+    assert wait_until(lambda: traces() == before), traces()
 
 
 def test_ranges_of_two_differ(holt, need_root):
@@ -365,7 +358,7 @@ def test_nothing_left_after_a_fork_bomb(run, traces):
     for _ in range(5):
         r = run("--pids", "200", "--timeout", "300ms", "--", "python3", "-c", BOMB)
         assert r.code == 124
-    assert traces() == before
+    assert wait_until(lambda: traces() == before), traces()
 
 
 def test_doctor(holt):

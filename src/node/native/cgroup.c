@@ -167,6 +167,16 @@ static int get_parent(enum cgroup_controller c, struct error *err)
     return parents[slot];
 }
 
+size_t cgroup_parents(int fds[CGROUP_CONTROLLER_COUNT])
+{
+    size_t count = 0;
+
+    for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++)
+        if (parents[c] >= 0)
+            fds[count++] = parents[c];
+    return count;
+}
+
 int cgroup_open(const char *id, enum cgroup_controller c, struct error *err)
 {
     const struct cgroup_layout *l = cgroup_layout_get();

@@ -34,6 +34,9 @@ int cgroup_enter(const int *procs, size_t count, struct error *err);
 /* Removes the groups; -EBUSY while a process is in. Not an error when there are none. */
 int cgroup_remove(const char *id, struct error *err);
 
+/* Borrowed descriptors of the directories in which the groups made so far are; returns how many. */
+size_t cgroup_parents(int fds[CGROUP_CONTROLLER_COUNT]);
+
 /* The layout in use; found at the first call. */
 const struct cgroup_layout *cgroup_layout_get(void);
 /* For tests: takes over *layout; NULL = to be found again. */

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #define CHILD_STACK_SIZE (256 * 1024)
+#define IDLE_DYING_MAX 8
 
 /*
  * The child starts on another stack (or on none), which C cannot express: fn(arg) is called, and its result ends the
@@ -192,10 +193,28 @@ pid_t clone_idle(uint64_t flags, int *ret_pidfd, struct error *err)
     return (pid_t)pid;
 }
 
+/*
+ * Killed, but not always dead at once: while the other processors are busy it may take a while until the child is run
+ * for the last time. Nobody need wait for that; it is reaped with the next one.
+ */
 void clone_idle_end(int pidfd)
 {
+    static int dying[IDLE_DYING_MAX];
+    static unsigned count;
+
     (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* fails only when it is dead already */
-    clone_reap(pidfd);
+    if (count == IDLE_DYING_MAX)
+        clone_reap(dying[--count]);
+    dying[count++] = pidfd;
+    for (unsigned i = 0; i < count;) {
+        siginfo_t info = {0};
+        if (waitid(P_PIDFD, (id_t)dying[i], &info, WEXITED | WNOHANG | __WALL) == 0 && info.si_pid == 0) {
+            i++;
+            continue;
+        }
+        (void)close(dying[i]);
+        dying[i] = dying[--count];
+    }
 }
 
 void clone_reap(int pidfd)

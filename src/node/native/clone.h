@@ -26,7 +26,7 @@ pid_t clone_and_wait_exec(const struct clone_request *request, int *ret_pidfd, s
 
 /*
  * A child that sleeps until it is killed and dies with its parent: a holder of namespaces (flags: CLONE_NEW*).
- * clone_idle_end() kills and reaps it and closes pidfd.
+ * clone_idle_end() kills it, takes pidfd over, and reaps in its own time.
  */
 pid_t clone_idle(uint64_t flags, int *ret_pidfd, struct error *err);
 void clone_idle_end(int pidfd);
