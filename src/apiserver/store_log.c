@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 
 /* Write-ahead log pages that may gather before the thread moves them into the database while there is work. */
-#define WAL_PAGES_MAX 4096
+#define WAL_PAGES_MAX 1024
 /* Quiet time after which they are moved in any case. */
 #define CHECKPOINT_IDLE_MS 300
 

@@ -33,6 +33,8 @@ void duration_text(int64_t ns, char *out, size_t size);
 /* Age of an RFC 3339 time, "<unknown>" when there is none. */
 char *age_text(const struct json *time, int64_t now_ns);
 
+/* table_cells.c: a column without JSONPath of a built-in kind; NULL when it is not known. */
+struct json *table_computed_cell(const struct resource *r, const char *column, const struct json *o, int64_t now_ns);
 /* table_pod.c: NULL when the column is not one of the pod's computed ones. */
 struct json *table_pod_cell(const char *column, const struct json *pod, int64_t now_ns);
 const char *table_pod_reason(const struct json *pod); /* of the Completed row condition, NULL while it runs */
