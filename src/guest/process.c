@@ -387,6 +387,7 @@ static void keep_args(struct process *p)
     }
     if (p->args.failed)
         guest_buffer_free(&p->args);
+    guest_buffer_trim(&p->args);
 }
 
 static int fork_child(struct process *p)

@@ -231,6 +231,17 @@ void guest_buffer_free(struct guest_buffer *b)
     *b = (struct guest_buffer){0};
 }
 
+void guest_buffer_trim(struct guest_buffer *b)
+{
+    size_t len = guest_buffer_len(b);
+    uint8_t *data = len > 0 && len < b->size ? malloc(len) : NULL;
+    if (data == NULL)
+        return;
+    memcpy(data, b->data + b->start, len);
+    free(b->data);
+    *b = (struct guest_buffer){.data = data, .end = len, .size = len, .failed = b->failed};
+}
+
 void guest_frame_begin(struct guest_buffer *b, enum guest_frame_type type)
 {
     uint8_t header[GUEST_HEADER_SIZE] = {[4] = (uint8_t)type};

@@ -204,6 +204,8 @@ void guest_buffer_add(struct guest_buffer *b, const void *data, size_t n);
 /* Removes n bytes from the front; gives the memory back when nothing is left. */
 void guest_buffer_consume(struct guest_buffer *b, size_t n);
 void guest_buffer_free(struct guest_buffer *b);
+/* Gives back the memory beyond the content, for what stays. */
+void guest_buffer_trim(struct guest_buffer *b);
 
 /* Writing frames at the end of a buffer: begin, any number of put, end. */
 void guest_frame_begin(struct guest_buffer *b, enum guest_frame_type type);

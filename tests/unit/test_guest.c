@@ -154,6 +154,28 @@ static void test_environment(void **state)
     run_free(&r);
 }
 
+static void test_inherit(void **state)
+{
+    static const char *const env[] = {"A=main", "B=main", "PATH=/usr/bin:/bin", NULL}, *const own[] = {"B=own", NULL};
+    struct guest_fixture *f = *state;
+    struct guest_start_request q = {.env = env, .cwd = "/usr", .flags = GUEST_FLAG_MAIN};
+    struct run m, r;
+    run_sh(f, &m, "sleep 100", &q);
+    run_wait_flag(&m, &m.started, 2000);
+    q = (struct guest_start_request){.env = own, .flags = GUEST_FLAG_INHERIT};
+    run_sh(f, &r, "echo $A $B; pwd", &q);
+    run_wait(&r, 2000);
+    assert_string_equal(run_out(&r), "main own\n/usr\n");
+    run_free(&r);
+    q.cwd = "/tmp";
+    q.flags = 0;
+    run_sh(f, &r, "echo $A $B; pwd", &q);
+    run_wait(&r, 2000);
+    assert_string_equal(run_out(&r), "own\n/tmp\n");
+    run_free(&r);
+    run_free(&m);
+}
+
 static void test_input(void **state)
 {
     struct guest_fixture *f = *state;
@@ -506,9 +528,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_ping),     T(test_scripts),  T(test_failing_starts), T(test_environment), T(test_input),
-        T(test_signals),  T(test_terminal), T(test_attach),         T(test_flood),       T(test_ring_size),
-        T(test_lossless), T(test_parallel), T(test_garbage),
+        T(test_ping),      T(test_scripts),  T(test_failing_starts), T(test_environment), T(test_inherit),
+        T(test_input),     T(test_signals),  T(test_terminal),       T(test_attach),      T(test_flood),
+        T(test_ring_size), T(test_lossless), T(test_parallel),       T(test_garbage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
