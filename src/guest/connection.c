@@ -1,30 +1,20 @@
 #include "guest/connection.h"
 
+#include "base/macros.h"
 #include "guest/lifecycle.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* Frames of output to one client before others get their turn. */
 #define FRAMES_PER_TURN 8
 #define READ_MIN 512
 
 static struct connection *connections;
-
-size_t connection_count(void)
-{
-    size_t n = 0;
-    for (struct connection *c = connections; c != NULL; c = c->next)
-        n++;
-    return n;
-}
 
 static void connection_close(struct connection *c)
 {

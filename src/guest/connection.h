@@ -35,4 +35,3 @@ void connection_failed(struct connection *c, const struct failure *why);
 bool connection_any_busy(void);
 /* Tells those that wait for the end. */
 void connection_finish_shutdown(void);
-size_t connection_count(void);

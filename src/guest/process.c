@@ -1,5 +1,6 @@
 #include "guest/process.h"
 
+#include "base/macros.h"
 #include "guest/connection.h"
 #include "guest/lifecycle.h"
 #include "guest/process_io.h"
@@ -8,14 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define SETTLE_MS 100       /* for descendants that still hold the output */
 #define HANGUP_KILL_MS 2000 /* from SIGHUP to SIGKILL */

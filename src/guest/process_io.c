@@ -1,10 +1,10 @@
 #include "guest/process_io.h"
 
+#include "base/macros.h"
 #include "guest/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -14,8 +14,6 @@
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define DEFAULT_ROWS 24
 #define DEFAULT_COLS 80
