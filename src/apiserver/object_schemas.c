@@ -1,5 +1,7 @@
 #include "apiserver/object_schemas.h"
 
+#include "apiserver/object_fields.h"
+#include "apiserver/structural.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/strutil.h"
@@ -44,27 +46,47 @@ static int judge(struct api_call *c, const struct findings *f)
                                        c->resource->kind, c->resource->version, c->resource->kind, strbuf_str(&all)));
 }
 
+static void on_unknown(void *arg, const char *path)
+{
+    struct findings *f = arg;
+
+    f->texts = strv_append(f->texts, xasprintf("unknown field \"%s\"", path));
+}
+
+static struct schema_node root_of(const struct api_call *c, const struct schema_context *context)
+{
+    return schema_root(context, c->resource->schema);
+}
+
 struct json *object_known_fields(struct api_call *c, struct json *object)
 {
+    const struct schema_context context = object_schema_context(c->server);
     struct findings f = {0};
+    struct json *known = structural_prune(root_of(c, &context), object, on_unknown, &f);
 
     for (size_t i = 0; c->duplicates && c->duplicates[i]; i++)
         f.texts = strv_append(f.texts, xasprintf("duplicate field \"%s\"", c->duplicates[i]));
     int r = judge(c, &f);
     strv_free(f.texts);
-    return r < 0 ? NULL : json_ref(object);
+    if (r == 0)
+        return known;
+    json_unref(known);
+    return NULL;
 }
 
 void object_default(struct api_call *c, struct json **object)
 {
-    (void)c;
-    (void)object;
+    const struct schema_context context = object_schema_context(c->server);
+    struct json *filled = structural_default(root_of(c, &context), *object);
+
+    json_unref(*object);
+    *object = filled;
+    (void)json_own(filled, "metadata");
 }
 
 void object_validate(struct api_call *c, const struct json *object, const struct json *old, struct field_errors *errors)
 {
-    (void)c;
-    (void)object;
-    (void)old;
-    (void)errors;
+    const struct schema_context context = object_schema_context(c->server);
+
+    structural_validate(root_of(c, &context), object, old, errors);
 }

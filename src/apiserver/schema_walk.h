@@ -34,6 +34,10 @@ struct schema_node schema_node_make(const struct schema_context *context, const 
  * open, schema_property() answers with ObjectMeta, provided that the context knows it.
  */
 struct schema_node schema_root(const struct schema_context *context, const struct json *schema);
+static inline bool schema_is_known(struct schema_node node)
+{
+    return node.outer != NULL;
+}
 /* NULL when neither the node nor what it refers to has the keyword. */
 const struct json *schema_keyword(struct schema_node node, const char *keyword);
 /* Declared by name, so not by additionalProperties. */
