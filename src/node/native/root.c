@@ -15,8 +15,10 @@
 #define INODES_MIN 1024
 
 /*
- * Mounted over an image, the scratch is never seen from inside. It holds the upper directories of a root in memory,
- * the sources of /dev/shm, /tmp and the masks, so one size limits them all.
+ * What lies below the root, covered by it. It holds the upper directories of a root in memory, the sources of /dev/shm,
+ * /tmp and the masks, so one size limits them all; and the layers, which stay mounted: taking a mount off waits for
+ * every processor. Nothing leads there from inside, and who got there all the same could not enter: it belongs to the
+ * host's root alone.
  */
 static int make_scratch(uint64_t bytes, struct error *err)
 {
@@ -24,7 +26,7 @@ static int make_scratch(uint64_t bytes, struct error *err)
 
     (void)snprintf(size, sizeof(size), "%" PRIu64, bytes);
     (void)snprintf(inodes, sizeof(inodes), "%" PRIu64, MAX(bytes / BYTES_PER_INODE, INODES_MIN));
-    const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", "0755", NULL};
+    const char *const options[] = {"size", size, "nr_inodes", inodes, "mode", "0700", NULL};
     return mountfd_new("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, options, err);
 }
 
@@ -81,29 +83,17 @@ static int make_owned_dir(const char *path, uid_t uid, struct error *err)
     return 0;
 }
 
-/* Attaches the lowers at l0, l1…: names without a character that the option string would have to escape. */
-static int attach_lowers(const int *fds, unsigned count, struct strbuf *options, struct error *err)
+/* Attaches the lowers at names without a character that the option string would have to escape. */
+static int attach_lowers(const int *fds, unsigned count, unsigned index, struct strbuf *options, struct error *err)
 {
     for (unsigned i = 0; i < count; i++) {
         char name[LAYER_NAME_SIZE];
-        (void)snprintf(name, sizeof(name), "l%u", i);
-        if (mkdir(name, 0700) < 0 && errno != EEXIST)
+        (void)snprintf(name, sizeof(name), "%u-%u", index, i);
+        if (mkdir(name, 0700) < 0)
             return error_set_errno(err, errno, "create %s", name);
         if (move_mount(fds[i], "", AT_FDCWD, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
             return error_set_errno(err, errno, "attach lower directory %u", i);
         strbuf_addf(options, "%s%s", i ? ":" : "lowerdir=", name);
-    }
-    return 0;
-}
-
-/* The overlay holds on to its layers by itself. */
-static int detach_lowers(unsigned count, struct error *err)
-{
-    for (unsigned i = 0; i < count; i++) {
-        char name[LAYER_NAME_SIZE];
-        (void)snprintf(name, sizeof(name), "l%u", i);
-        if (umount2(name, MNT_DETACH) < 0)
-            return error_set_errno(err, errno, "detach lower directory %u", i);
     }
     return 0;
 }
@@ -138,7 +128,7 @@ static int mount_overlay(const struct setup *s, const int *lowers, unsigned coun
         if (r < 0)
             return r;
     }
-    int r = attach_lowers(lowers, count, &options, err);
+    int r = attach_lowers(lowers, count, index, &options, err);
     if (r < 0)
         return r;
     /* Extended attributes of an image must not lead elsewhere. */
@@ -147,8 +137,7 @@ static int mount_overlay(const struct setup *s, const int *lowers, unsigned coun
         return error_set_errno(err, errno, "create %s", target);
     if (mount("overlay", target, "overlay", MS_NODEV | MS_NOSUID, strbuf_str(&options)) < 0)
         return error_set_errno(err, errno, "mount overlay");
-    r = check_writable(target, err);
-    return r < 0 ? r : detach_lowers(count, err);
+    return check_writable(target, err);
 }
 
 int root_make_overlay(const struct setup *s, const int *fds, bool in_empty_root, struct error *err)
@@ -191,8 +180,6 @@ int root_make_layer(const struct setup *s, const int *fds, const struct setup_mo
 
 int root_enter(struct error *err)
 {
-    if (access("disk", F_OK) == 0 && umount2("disk", MNT_DETACH) < 0)
-        return error_set_errno(err, errno, "detach the upper directory");
     if (chdir(ROOT_DIR) < 0)
         return error_set_errno(err, errno, "chdir to the root");
     if (mount(".", "/", NULL, MS_MOVE, NULL) < 0)
