@@ -311,6 +311,7 @@ struct bufferevent *http_take_over(struct http_request *req, int status)
         bev = c->bev;
         bufferevent_setcb(bev, NULL, NULL, NULL, NULL);
         bufferevent_setwatermark(bev, EV_READ, 0, 0);
+        (void)bufferevent_enable(bev, EV_READ | EV_WRITE);
         c->bev = NULL;
         c->req = NULL;
         http_conn_close(c);

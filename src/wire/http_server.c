@@ -190,6 +190,23 @@ static bool conn_read_body(struct http_conn *c)
     return !c->dead && c->bev && c->state == CONN_HEAD;
 }
 
+static size_t input_max(const struct http_server *s)
+{
+    return MAX(s->options.max_head_bytes + 2, PIPELINE_MAX_BYTES);
+}
+
+/*
+ * Stops reading when the input is full while a handler works: libevent calls back again and again for as long as a full
+ * buffer is left as it is.
+ */
+static void conn_hold(struct http_conn *c)
+{
+    if (c->state != CONN_BUSY || evbuffer_get_length(bufferevent_get_input(c->bev)) < input_max(c->server))
+        return;
+    c->held = true;
+    (void)bufferevent_disable(c->bev, EV_READ);
+}
+
 /* Takes what has arrived as far as it goes. */
 static void conn_process(struct http_conn *c)
 {
@@ -204,6 +221,8 @@ static void conn_process(struct http_conn *c)
         else
             more = false;
     }
+    if (!c->dead)
+        conn_hold(c);
     if (!c->dead && c->state == CONN_LINGER)
         (void)evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
     c->entered--;
@@ -257,6 +276,9 @@ void http_conn_answered(struct http_conn *c, bool keep)
     }
     c->state = CONN_HEAD;
     c->deadline_ns = deadline_in(c->server->options.idle_timeout_ms);
+    if (c->held)
+        (void)bufferevent_enable(c->bev, EV_READ);
+    c->held = false;
     /* The next request may be here already; its handler must not run from within whoever answered this one. */
     if (!c->entered && evbuffer_get_length(bufferevent_get_input(c->bev)))
         bufferevent_trigger(c->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
@@ -337,7 +359,7 @@ static void conn_open(struct http_server *s, int fd, const struct sockaddr *sa)
         s->conns->prev = &c->next;
     s->conns = c;
     s->count++;
-    bufferevent_setwatermark(c->bev, EV_READ, 0, MAX(s->options.max_head_bytes + 2, PIPELINE_MAX_BYTES));
+    bufferevent_setwatermark(c->bev, EV_READ, 0, input_max(s));
     bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
     (void)bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }

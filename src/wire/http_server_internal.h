@@ -33,6 +33,7 @@ struct http_conn {
     int64_t peer_uid;
     unsigned entered; /* callbacks on the stack: freed when they have returned */
     bool dead;
+    bool held; /* so much has been sent ahead of the answers that reading stopped */
     bool too_large;
 };
 

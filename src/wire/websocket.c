@@ -11,6 +11,7 @@
 #include <event2/event.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
+#include <sys/socket.h>
 #include <wslay/wslay.h>
 
 #define WEBSOCKET_GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -19,6 +20,14 @@
 #define CLOSE_ABNORMAL 1006
 /* Input taken from the socket ahead of wslay. */
 #define INPUT_MAX_BYTES (256u << 10)
+/* Pongs that wait for a peer which pings and does not read; beyond it we stop reading, too. */
+#define PONGS_MAX_BYTES (64u << 10)
+/* Frames of one message: each costs far more memory than the byte it may hold. */
+#define FRAGMENTS_MAX 16384
+#define CLOSE_REASON_MAX 123
+#define CLOSE_PROTOCOL 1002
+#define CLOSE_NONE 1005 /* a close frame without a code */
+#define CLOSE_POLICY 1008
 
 struct websocket {
     struct bufferevent *bev;
@@ -26,8 +35,12 @@ struct websocket {
     const struct websocket_callbacks *cb;
     void *arg;
     struct event *turn;  /* the end is told from the loop, never from within a call */
-    struct event *timer; /* after websocket_close() */
+    struct event *timer; /* while closing */
     int close_code;      /* what closed() will be told */
+    size_t pending;      /* output when the timer was set: while it shrinks there is more time */
+    size_t pongs;        /* bytes of pongs since the output was last empty */
+    size_t fragments;    /* frames of the message that is being received */
+    bool lingering;      /* refused: what still comes is dropped until the peer has read why */
     bool client;         /* frames we send are masked */
     bool closing, lost, paused, entered;
 };
@@ -63,7 +76,8 @@ static char *accept_key(const char *key)
 {
     unsigned char decoded[KEY_BYTES + 3], digest[SHA_DIGEST_LENGTH];
 
-    if (!key || strlen(key) != 24 || EVP_DecodeBlock(decoded, (const unsigned char *)key, 24) != KEY_BYTES + 2)
+    if (!key || strlen(key) != 24 || !streq(key + 22, "==") ||
+        EVP_DecodeBlock(decoded, (const unsigned char *)key, 24) != KEY_BYTES + 2)
         return NULL;
     _cleanup_free_ char *text = xasprintf("%s%s", key, WEBSOCKET_GUID);
     char *out = xmalloc(4 * ((SHA_DIGEST_LENGTH + 2) / 3) + 1);
@@ -99,9 +113,34 @@ static void on_turn(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     finish(arg);
 }
 
+static void start_timer(struct websocket *ws)
+{
+    struct timeval tv = {.tv_sec = CLOSE_TIMEOUT_S};
+
+    ws->pending = evbuffer_get_length(bufferevent_get_output(ws->bev));
+    (void)evtimer_add(ws->timer, &tv);
+}
+
 static void on_close_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
-    lose(arg, CLOSE_ABNORMAL);
+    struct websocket *ws = arg;
+
+    if (evbuffer_get_length(bufferevent_get_output(ws->bev)) < ws->pending)
+        start_timer(ws); /* the peer is slow, but it takes what was queued before the close */
+    else
+        lose(ws, ws->lingering ? ws->close_code : CLOSE_ABNORMAL);
+}
+
+/*
+ * After a close frame that ends the conversation from our side alone. Closing now, with bytes of the peer unread, would
+ * reset the connection and take the close frame away from it.
+ */
+static void linger(struct websocket *ws)
+{
+    ws->lingering = true;
+    (void)shutdown(bufferevent_getfd(ws->bev), SHUT_WR);
+    (void)bufferevent_enable(ws->bev, EV_READ);
+    start_timer(ws);
 }
 
 static ssize_t recv_cb(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags UNUSED, void *arg)
@@ -109,11 +148,26 @@ static ssize_t recv_cb(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, in
     struct websocket *ws = arg;
     struct evbuffer *in = bufferevent_get_input(ws->bev);
 
-    if (evbuffer_get_length(in) == 0 || ws->paused) {
+    if (evbuffer_get_length(in) == 0 || ws->paused || ws->pongs > PONGS_MAX_BYTES) {
         wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
         return -1;
     }
     return evbuffer_remove(in, buf, len);
+}
+
+/* Counts the frames of a message; wslay allows any number. */
+static void frame_cb(wslay_event_context_ptr ctx, const struct wslay_event_on_frame_recv_start_arg *frame, void *arg)
+{
+    static const char reason[] = "too many fragments";
+    struct websocket *ws = arg;
+
+    if (wslay_is_ctrl_frame(frame->opcode))
+        return;
+    ws->fragments = frame->fin ? 0 : ws->fragments + 1;
+    if (ws->fragments > FRAGMENTS_MAX) {
+        (void)wslay_event_queue_close(ctx, CLOSE_POLICY, (const uint8_t *)reason, sizeof(reason) - 1);
+        wslay_event_shutdown_read(ctx);
+    }
 }
 
 static ssize_t send_cb(wslay_event_context_ptr ctx UNUSED, const uint8_t *data, size_t len, int flags UNUSED, void *arg)
@@ -130,12 +184,15 @@ static void message_cb(wslay_event_context_ptr ctx UNUSED, const struct wslay_ev
 
     if (msg->opcode == WSLAY_CONNECTION_CLOSE) {
         if (!ws->closing)
-            ws->close_code = msg->status_code ? msg->status_code : 1005;
+            ws->close_code = msg->status_code ? msg->status_code : CLOSE_NONE;
         return;
     }
+    if (msg->opcode == WSLAY_PING) /* wslay answers */
+        ws->pongs += 2 + msg->msg_length;
     if (wslay_is_ctrl_frame(msg->opcode) || ws->closing || ws->lost)
         return;
-    ws->cb->message(ws->arg, ws, msg->opcode == WSLAY_BINARY_FRAME, (const char *)msg->msg, msg->msg_length);
+    ws->cb->message(ws->arg, ws, msg->opcode == WSLAY_BINARY_FRAME, msg->msg ? (const char *)msg->msg : "",
+                    msg->msg_length);
 }
 
 /* Lets wslay write what it has queued (pongs, close frames, our messages) and looks whether the conversation is over.
@@ -153,40 +210,59 @@ static void flush(struct websocket *ws)
         lose(ws, ws->close_code);
 }
 
-static void on_read(struct bufferevent *bev UNUSED, void *arg)
+/* We have said that it is over, for a fault of the peer, and listen no more. */
+static bool is_refused(const struct websocket *ws)
 {
-    struct websocket *ws = arg;
-
-    if (ws->lost)
-        return;
-    ws->entered = true;
-    int r = wslay_event_recv(ws->ctx);
-    ws->entered = false;
-    if (r < 0) {
-        lose(ws, CLOSE_ABNORMAL);
-        return;
-    }
-    if (!wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx) && !ws->closing) {
-        /* A protocol error: wslay has queued the close frame that says which. */
-        ws->close_code = wslay_event_get_status_code_sent(ws->ctx);
-        ws->closing = true;
-    }
-    flush(ws);
-    if (ws->closing && !wslay_event_get_read_enabled(ws->ctx) &&
-        evbuffer_get_length(bufferevent_get_output(ws->bev)) == 0)
-        lose(ws, ws->close_code);
+    return !wslay_event_get_read_enabled(ws->ctx) && !wslay_event_get_close_received(ws->ctx);
 }
 
-static void on_written(struct bufferevent *bev UNUSED, void *arg)
+static void on_read(struct bufferevent *bev, void *arg)
 {
     struct websocket *ws = arg;
+    struct evbuffer *in = bufferevent_get_input(bev);
 
     if (ws->lost)
         return;
-    if (wslay_event_get_close_sent(ws->ctx)) {
-        if (wslay_event_get_close_received(ws->ctx) || !wslay_event_get_read_enabled(ws->ctx))
-            lose(ws, ws->close_code);
+    if (ws->lingering || is_refused(ws)) {
+        (void)evbuffer_drain(in, evbuffer_get_length(in));
         return;
+    }
+    ws->entered = true;
+    int r = wslay_event_recv(ws->ctx); /* < 0: not even a frame; wslay has queued a close frame without a code */
+    ws->entered = false;
+    flush(ws);
+    if (!ws->lost && ws->pongs > PONGS_MAX_BYTES)
+        (void)bufferevent_disable(bev, EV_READ);
+    if (!ws->lost && is_refused(ws)) {
+        ws->close_code = r < 0 ? CLOSE_PROTOCOL : wslay_event_get_status_code_sent(ws->ctx);
+        ws->closing = true;
+        if (evbuffer_get_length(bufferevent_get_output(bev)) == 0)
+            linger(ws);
+        else
+            start_timer(ws);
+    } else if (r < 0) {
+        lose(ws, CLOSE_ABNORMAL);
+    }
+}
+
+static void on_written(struct bufferevent *bev, void *arg)
+{
+    struct websocket *ws = arg;
+    bool held = ws->pongs > PONGS_MAX_BYTES;
+
+    if (ws->lost || ws->lingering)
+        return;
+    ws->pongs = 0;
+    if (wslay_event_get_close_sent(ws->ctx)) {
+        if (wslay_event_get_close_received(ws->ctx))
+            lose(ws, ws->close_code);
+        else if (is_refused(ws))
+            linger(ws);
+        return;
+    }
+    if (held && !ws->paused) {
+        (void)bufferevent_enable(bev, EV_READ);
+        bufferevent_trigger(bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
     }
     if (ws->cb->drained && !ws->closing)
         ws->cb->drained(ws->arg, ws);
@@ -196,7 +272,7 @@ static void on_event(struct bufferevent *bev UNUSED, short what, void *arg)
 {
     struct websocket *ws = arg;
 
-    if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)))
+    if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)) || ws->lost)
         return;
     bool orderly = wslay_event_get_close_sent(ws->ctx) || wslay_event_get_close_received(ws->ctx);
     lose(ws, orderly ? ws->close_code : CLOSE_ABNORMAL);
@@ -214,6 +290,7 @@ static struct websocket *new_websocket(struct event_base *base, struct buffereve
     static const struct wslay_event_callbacks callbacks = {.recv_callback = recv_cb,
                                                            .send_callback = send_cb,
                                                            .genmask_callback = genmask_cb,
+                                                           .on_frame_recv_start_callback = frame_cb,
                                                            .on_msg_recv_callback = message_cb};
     struct websocket *ws = xcalloc(1, sizeof(*ws));
 
@@ -308,7 +385,7 @@ static void send_masked(struct websocket *ws, bool binary, const void *head, siz
 
 void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len)
 {
-    if (ws->closing || ws->lost)
+    if (ws->closing || ws->lost || wslay_event_get_close_received(ws->ctx))
         return;
     if (ws->client) {
         send_masked(ws, binary, head, head_len, data, len);
@@ -366,17 +443,34 @@ void websocket_pause(struct websocket *ws, bool pause)
         bufferevent_trigger(ws->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
 }
 
+/* At most CLOSE_REASON_MAX bytes of a reason, without cutting a character in two. */
+static size_t reason_len(const char *reason)
+{
+    size_t len = reason ? strlen(reason) : 0;
+
+    if (len <= CLOSE_REASON_MAX)
+        return len;
+    for (len = CLOSE_REASON_MAX; len && ((unsigned char)reason[len] & 0xc0) == 0x80;)
+        len--;
+    return len;
+}
+
 void websocket_close(struct websocket *ws, int code, const char *reason)
 {
-    struct timeval tv = {.tv_sec = CLOSE_TIMEOUT_S};
-
-    if (ws->closing || ws->lost)
+    if (ws->closing || ws->lost || wslay_event_get_close_received(ws->ctx))
         return;
     ws->closing = true;
     ws->close_code = code;
     ws->paused = false;
     (void)bufferevent_enable(ws->bev, EV_READ);
-    (void)wslay_event_queue_close(ws->ctx, (uint16_t)code, (const uint8_t *)reason, reason ? strlen(reason) : 0);
-    (void)evtimer_add(ws->timer, &tv);
+    if (wslay_event_queue_close(ws->ctx, (uint16_t)code, (const uint8_t *)reason, reason_len(reason)) != 0) {
+        lose(ws, CLOSE_ABNORMAL);
+        return;
+    }
     flush(ws);
+    if (ws->lost)
+        return;
+    start_timer(ws);
+    if (!ws->entered && evbuffer_get_length(bufferevent_get_input(ws->bev)))
+        bufferevent_trigger(ws->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* it had been paused */
 }

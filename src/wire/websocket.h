@@ -14,8 +14,12 @@ struct bufferevent;
 struct websocket;
 
 struct websocket_callbacks {
+    /* data is never NULL. */
     void (*message)(void *arg, struct websocket *ws, bool binary, const char *data, size_t len);
-    /* The peer closed (code as sent, 1006 for a lost connection) or websocket_close finished. Last call; ws is freed after it. */
+    /*
+     * The end: the peer closed (code as sent, 1005 without one), it broke the protocol or a limit (the code it was
+     * told), websocket_close() finished (its code), or the connection is lost (1006). Last call; ws is freed after it.
+     */
     void (*closed)(void *arg, struct websocket *ws, int code);
     /* Everything queued has been written. May be NULL. */
     void (*drained)(void *arg, struct websocket *ws);
@@ -45,8 +49,12 @@ struct websocket *websocket_connected(struct event_base *base, struct buffereven
 
 void websocket_send(struct websocket *ws, bool binary, const void *data, size_t len);
 /* As one message made of two parts (a channel byte and the data) without copying them together first. */
-void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data, size_t len);
-size_t websocket_pending(const struct websocket *ws); /* bytes not yet written */
-void websocket_pause(struct websocket *ws, bool pause); /* stop reading: back-pressure towards the peer */
-/* Sends what is queued, then a close frame; closed() runs when done or after 5 s. */
+void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t head_len, const void *data,
+                     size_t len);
+size_t websocket_pending(const struct websocket *ws);   /* bytes not yet written */
+void websocket_pause(struct websocket *ws, bool pause); /* stop reading: back-pressure; up to 4 KiB may still come */
+/*
+ * Sends what is queued, then a close frame; closed() runs when the peer has answered, or when it has taken nothing for
+ * 5 s. reason may be NULL and is cut at 123 bytes.
+ */
 void websocket_close(struct websocket *ws, int code, const char *reason);

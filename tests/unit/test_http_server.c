@@ -150,6 +150,27 @@ static void test_pipeline(void **state UNUSED)
     assert_non_null(strstr(answer, "first"));
 }
 
+/* A client that sends far ahead of the answers waits; nobody else pays for it. */
+static void test_pipeline_flood(void **state UNUSED)
+{
+    static const char one[] = "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n";
+    _cleanup_(strbuf_free) struct strbuf b = {0};
+
+    strbuf_adds(&b, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (b.len < 300000)
+        strbuf_adds(&b, one);
+    strbuf_adds(&b, "GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    int fd = loopback_send(port, b.data);
+    run_until(&handled, 1);
+    clock_t start = clock();
+    loopback_run(base, 300);
+    assert_true(clock() - start < CLOCKS_PER_SEC / 10);
+    assert_int_equal(handled, 1);
+    http_respond(held, 200, "text/plain", "first", 5);
+    _cleanup_free_ char *answer = loopback_read(base, fd, NULL);
+    assert_int_equal(occurrences(answer, "200 OK"), occurrences(b.data, "GET "));
+}
+
 static void test_half_close(void **state UNUSED)
 {
     for (int i = 0; i < 20; i++) {
@@ -327,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_answers),
         CASE(test_pipeline),
+        CASE(test_pipeline_flood),
         CASE(test_half_close),
         CASE(test_refused_upload),
         CASE(test_long_heads),
