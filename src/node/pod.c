@@ -1,4 +1,3 @@
-#include "node/claims.h"
 #include "node/pod_internal.h"
 
 #include "base/fdio.h"
@@ -6,6 +5,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
+#include "node/claims.h"
 #include "sandbox/paths.h"
 
 #include <fcntl.h>
