@@ -86,16 +86,30 @@ static int count_content(struct log_file *l, int fd, struct error *err)
     return 0;
 }
 
-static int open_current(const struct log_file *l, struct error *err)
+/* Makes what is missing of it; the group is a convenience: without it the log is written all the same. */
+static int create_current(const struct log_file *l)
+{
+    _cleanup_close_ int dir = mkdirs_at(AT_FDCWD, l->dir, DIR_MODE, NULL);
+    int fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+
+    if (dir >= 0 && fd >= 0 && l->gid != (gid_t)-1) {
+        (void)!fchownat(dir, "", (uid_t)-1, l->gid, AT_EMPTY_PATH);
+        (void)!fchown(fd, (uid_t)-1, l->gid);
+    }
+    return fd >= 0 ? fd : -errno;
+}
+
+static int open_current(const struct log_file *l)
 {
     int fd = open(l->path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 
-    if (fd < 0 && errno == ENOENT) {
-        fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-        if (fd >= 0 && l->gid != (gid_t)-1 && fchown(fd, (uid_t)-1, l->gid) < 0)
-            (void)error_set_errno(err, errno, "set the group of %s", l->path); /* the log is written all the same */
-    }
-    return fd >= 0 ? fd : error_set_errno(err, errno, "open %s", l->path);
+    return fd >= 0 ? fd : errno == ENOENT ? create_current(l) : -errno;
+}
+
+void log_file_make(struct log_file *l)
+{
+    _cleanup_close_ int fd = l ? open_current(l) : -1; /* the first write tries again */
+    (void)fd;
 }
 
 /* Logs of this run and the one before stay. */
@@ -124,17 +138,14 @@ struct log_file *log_file_open(const char *dir, int64_t restart, const uint64_t 
     l->gid = gid;
     for (size_t i = 0; i < GUEST_STREAM_COUNT; i++)
         l->base[i] = l->offset[i] = base ? base[i] : 0;
-    _cleanup_close_ int made = mkdirs_at(AT_FDCWD, dir, DIR_MODE, err);
-    if (made < 0)
-        return NULL;
-    if (gid != (gid_t)-1 && fchownat(made, "", (uid_t)-1, gid, AT_EMPTY_PATH) < 0) {
-        (void)error_set_errno(err, errno, "set the group of %s", dir);
+    _cleanup_close_ int fd = open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno != ENOENT) {
+        (void)error_set_errno(err, errno, "open %s", l->path);
         return NULL;
     }
     if (restart > 1)
         remove_old(l);
-    _cleanup_close_ int fd = open_current(l, err);
-    if (fd < 0 || count_content(l, fd, err) < 0)
+    if (fd >= 0 && count_content(l, fd, err) < 0)
         return NULL;
     return take_ptr(l);
 }
@@ -164,7 +175,7 @@ static int rotate(struct log_file *l)
 /* All of the text or nothing of it. */
 static int append(struct log_file *l, const struct strbuf *text)
 {
-    _cleanup_close_ int fd = open_current(l, NULL);
+    _cleanup_close_ int fd = open_current(l);
     int r = fd < 0 ? fd : fd_write_all(fd, text->data, text->len);
 
     if (r == 0)

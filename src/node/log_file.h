@@ -16,12 +16,15 @@
 struct log_file;
 
 /*
- * Opens or creates DIR/<restart>.log; the directory is made. base: offsets at the start of the current file, NULL = 0
+ * The log DIR/<restart>.log, which need not be there: it and its directory are made by the first write, or by
+ * log_file_make(). base: offsets at the start of the current file, NULL = 0
  * (a new log); the file's content is counted on top. gid: group of what is made, (gid_t)-1 = none. Removes the files
  * of runs before the previous one.
  */
 struct log_file *log_file_open(const char *dir, int64_t restart, const uint64_t base[GUEST_STREAM_COUNT], gid_t gid,
                                struct error *err);
+/* Makes the file, for those who look for it before anything was written. */
+void log_file_make(struct log_file *l);
 void log_file_close(struct log_file *l);
 DEFINE_CLEANUP(log_file_close, struct log_file *);
 

@@ -7,6 +7,7 @@
 #include "base/strutil.h"
 #include "kube/object.h"
 #include "kube/plan.h"
+#include "node/blank.h"
 #include "node/claims.h"
 #include "node/pod.h"
 #include "sandbox/paths.h"
@@ -57,6 +58,11 @@ int node_spawn(struct node *n, const struct native_spec *spec, struct native_san
     error_clear(err);
     n->zygote = zygote_start(err);
     return n->zygote ? zygote_spawn(n->zygote, spec, ret, err) : -ESRCH;
+}
+
+char *node_owner(const struct node *n)
+{
+    return xasprintf("node %s", n->run_dir);
 }
 
 struct trash {
@@ -191,6 +197,9 @@ static int make_dirs(struct node *n, struct error *err)
         _cleanup_close_ int root = mkdirs_at(AT_FDCWD, dirs[i].root, 0755, err);
         if (root < 0)
             return root;
+        /* Blanks of an earlier run. */
+        if (streq(dirs[i].path, "blank") && remove_tree_at(root, "blank", err) < 0)
+            return error_wrap(err, "%s", dirs[i].root);
         _cleanup_close_ int dir = mkdirs_at(root, dirs[i].path, dirs[i].mode, err);
         if (dir < 0)
             return dir;
@@ -248,6 +257,7 @@ static int start(struct node *n, struct error *err)
     if (r < 0)
         return r;
     n->claims = claims_new(n);
+    n->blanks = blanks_new(n);
     _cleanup_free_ char *selector = xasprintf("spec.nodeName=%s", n->options.name);
     n->pod_watch = kube_watch_start(n->kube, &KUBE_PODS, NULL, NULL, selector, &pod_callbacks, n);
     return 0;
@@ -288,6 +298,7 @@ void node_free(struct node *n)
     if (n->images_notify >= 0)
         (void)close(n->images_notify);
     jobs_free(n->jobs);
+    blanks_free(n->blanks);
     image_store_close(n->images);
     host_image_done(&n->host_image);
     zygote_stop(n->zygote);

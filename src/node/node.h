@@ -24,6 +24,7 @@
 
 struct event_base;
 struct event;
+struct blanks;
 struct claims;
 
 struct node_options {
@@ -55,6 +56,7 @@ struct node {
     struct hashmap pods; /* uid → struct pod */
     struct kube_watch *pod_watch;
     struct claims *claims;
+    struct blanks *blanks;
     bool pods_known; /* the first list of Pods has been seen */
     bool registered; /* the Node object is there */
     bool ready, stopping;
@@ -75,6 +77,8 @@ void node_stop_sandboxes(struct node *n);
 void node_event(struct node *n, const struct json *object, const char *type, const char *reason, const char *message);
 /* Starts a sandbox through the zygote, which is started anew when it has died. */
 int node_spawn(struct node *n, const struct native_spec *spec, struct native_sandbox *ret, struct error *err);
+/* Under what the node claims ranges of user ids; the caller frees. */
+char *node_owner(const struct node *n);
 /* Moves a directory out of the way and removes it as a job; a missing one is no error. */
 void node_trash(struct node *n, const char *path);
 

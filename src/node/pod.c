@@ -410,8 +410,10 @@ static bool act(struct pod *p, const struct pod_facts *f, enum pod_action action
 
 static void set_timer(struct pod *p, int64_t wake_ns)
 {
-    if (p->patch_retry_ns)
-        wake_ns = wake_ns ? MIN(wake_ns, p->patch_retry_ns) : p->patch_retry_ns;
+    const int64_t others[] = {p->patch_retry_ns, p->sandbox == SANDBOX_STARTING ? p->start_told_ns : 0};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (others[i])
+            wake_ns = wake_ns ? MIN(wake_ns, others[i]) : others[i];
     if (!wake_ns) {
         (void)evtimer_del(p->timer);
         return;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strutil.h"
+#include "node/blank.h"
 #include "node/native/uid_range.h"
 #include "sandbox/paths.h"
 
@@ -129,7 +130,7 @@ void pod_kill(struct pod *p)
 static char *read_message_file(const struct pod *p)
 {
     _cleanup_free_ char *data = path_pod_data(p->node->data_dir, p->uid);
-    _cleanup_free_ char *path = xasprintf("%s/termination-log", data);
+    _cleanup_free_ char *path = xasprintf("%s/" POD_MESSAGE, data);
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char text[MESSAGE_MAX + 1];
     ssize_t n = fd < 0 ? -1 : pread(fd, text, MESSAGE_MAX, 0);
@@ -323,7 +324,7 @@ void pod_clean(struct pod *p)
     *c = (struct cleaning){.node = p->node,
                            .uid = xstrdup(p->uid),
                            .sandbox_id = xstrdup(p->state.sandbox_id),
-                           .root = xasprintf("%s/root", data),
+                           .root = xasprintf("%s/" POD_ROOT, data),
                            .trash = xasprintf("%s/trash/%s", p->node->data_dir, unique)};
     p->sandbox = SANDBOX_CLEANING;
     jobs_run(p->node->jobs, clean_work, clean_done, c);

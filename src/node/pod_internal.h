@@ -41,6 +41,8 @@ struct pod {
     struct event *timer;
     bool stepping, step_again;
 
+    int64_t start_told_ns; /* when a start that is not over yet is worth a report */
+
     /* Status: one PATCH at a time; what changes meanwhile goes out with the next. */
     bool patching, patch_again;
     int64_t patch_retry_ns; /* of the PATCH or the final DELETE */

@@ -58,7 +58,9 @@ void pod_report(struct pod *p)
 {
     int64_t now = time_now_ns();
 
-    if (p->gone || p->files_gone)
+    /* A start takes milliseconds: what would be told now is old when it arrives, and holds up what follows. */
+    bool starting = p->sandbox == SANDBOX_STARTING && now < p->start_told_ns;
+    if (p->gone || p->files_gone || starting)
         return;
     if (p->patching) {
         p->patch_again = true;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
+#include "node/blank.h"
 #include "node/claims.h"
 #include "node/image/reference.h"
 #include "node/native/uid_range.h"
@@ -14,13 +15,11 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sys/stat.h>
 
-#define GUEST_BACKLOG 64
-#define MESSAGE_FILE "termination-log"
 #define IMAGE_RETRY_FIRST_S 10
 #define RETRY_FIRST_S 1
 #define RETRY_MAX_S 300
+#define START_TOLD_NS (500 * NSEC_PER_MSEC)
 
 char *pod_socket(const struct pod *p)
 {
@@ -192,25 +191,14 @@ static int put_file(const char *dir, const char *name, const char *text, struct 
     return r < 0 ? error_set_errno(err, -r, "write %s", path) : 0;
 }
 
-static int make_dir(const char *path, mode_t mode, struct error *err)
-{
-    if (mkdir(path, mode) < 0 && errno != EEXIST)
-        return error_set_errno(err, errno, "create %s", path);
-    return 0;
-}
-
-static int make_etc(const struct pod *p, const char *lower, struct error *err)
+static int fill_etc(const struct pod *p, const char *lower, struct error *err)
 {
     _cleanup_(strbuf_free) struct strbuf hosts = {0}, resolver = {0};
     _cleanup_free_ char *etc = xasprintf("%s/etc", lower), *hostname = xasprintf("%s\n", p->spec.hostname);
-    int r = make_dir(lower, 0755, err);
 
     add_hosts(p, &hosts);
     add_resolver(p, &resolver);
-    if (r == 0)
-        r = make_dir(etc, 0755, err);
-    if (r == 0)
-        r = put_file(etc, "hosts", strbuf_str(&hosts), err);
+    int r = put_file(etc, "hosts", strbuf_str(&hosts), err);
     if (r == 0)
         r = put_file(etc, "resolv.conf", strbuf_str(&resolver), err);
     return r < 0 ? r : put_file(etc, "hostname", hostname, err);
@@ -221,12 +209,13 @@ struct start {
     struct image image;
     struct pod_process process;
     struct volume_set volumes;
-    char *data, *run;            /* D/pods/<uid>, R/pods/<uid> */
-    char *upper, *etc, *message; /* below data */
+    char *data, *run; /* D/pods/<uid>, R/pods/<uid> */
+    char *upper, *lower, *message;
     char **lowers;
     struct native_mount *mounts;
     size_t mount_count;
     int socket;
+    int net_ns; /* 0 = none was prepared */
 };
 
 static void start_clear(struct start *s)
@@ -237,57 +226,35 @@ static void start_clear(struct start *s)
     free(s->data);
     free(s->run);
     free(s->upper);
-    free(s->etc);
+    free(s->lower);
     free(s->message);
     strv_free(s->lowers);
     free(s->mounts);
     if (s->socket >= 0)
         (void)close(s->socket);
+    if (s->net_ns > 0)
+        (void)close(s->net_ns);
 }
 
+/* A first start takes a blank; a later one finds most of it there. */
 static int make_dirs(struct pod *p, struct start *s, struct error *err)
 {
-    int r = make_dir(s->data, 0700, err);
+    struct node *n = p->node;
+    struct blank blank;
 
+    if (!p->state.uid_base && blanks_take(n->blanks, s->data, s->run, &blank)) {
+        s->socket = blank.socket;
+        s->net_ns = blank.net_ns;
+        p->state.uid_base = blank.uid_base;
+        return fill_etc(p, s->lower, err);
+    }
+    int r = blank_make_data(s->data, err);
     if (r == 0)
-        r = make_dir(s->run, 0710, err);
-    if (r == 0 && p->node->options.gid != (gid_t)-1 && chown(s->run, (uid_t)-1, p->node->options.gid) < 0)
-        r = error_set_errno(err, errno, "set the group of %s", s->run);
-    if (r == 0)
-        r = make_dir(s->upper, 0700, err);
-    return r < 0 ? r : make_etc(p, s->etc, err);
+        r = blank_make_run(s->run, n->options.gid, err);
+    return r < 0 ? r : fill_etc(p, s->lower, err);
 }
 
-static int make_socket(const struct pod *p, struct start *s, struct error *err)
-{
-    _cleanup_close_ int dir = open(s->run, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dir < 0)
-        return error_set_errno(err, errno, "open %s", s->run);
-    s->socket = unix_listen_at(dir, "guest.sock", GUEST_BACKLOG, err);
-    if (s->socket < 0)
-        return s->socket;
-    gid_t gid = p->node->options.gid;
-    if (gid != (gid_t)-1 && (fchownat(dir, "guest.sock", (uid_t)-1, gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-                             fchmodat(dir, "guest.sock", 0660, 0) < 0))
-        return error_set_errno(err, errno, "set the group of the guest's socket");
-    return 0;
-}
-
-/* The file that the container may leave its last words in. */
-static int make_message_file(struct pod *p, struct start *s, struct error *err)
-{
-    const char *target = pod_container(p)->message_path;
-    _cleanup_close_ int fd = open(s->message, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-
-    if (fd < 0 || fchmod(fd, 0666) < 0)
-        return error_set_errno(err, errno, "create %s", s->message);
-    s->mounts[s->mount_count++] = (struct native_mount){
-        .kind = NATIVE_MOUNT_BIND, .source = s->message, .target = target, .no_exec = true, .idmap = true};
-    return 0;
-}
-
-static int collect_mounts(struct pod *p, struct start *s, bool host_image, struct error *err)
+static void collect_mounts(struct pod *p, struct start *s, bool host_image)
 {
     const struct host_image *host = &p->node->host_image;
     size_t host_count = host_image ? host->mount_count : 0;
@@ -297,7 +264,12 @@ static int collect_mounts(struct pod *p, struct start *s, bool host_image, struc
         s->mounts[s->mount_count++] = host->mounts[i];
     for (size_t i = 0; i < s->volumes.count; i++)
         s->mounts[s->mount_count++] = s->volumes.mounts[i];
-    return make_message_file(p, s, err);
+    /* The file that the container may leave its last words in. */
+    s->mounts[s->mount_count++] = (struct native_mount){.kind = NATIVE_MOUNT_BIND,
+                                                        .source = s->message,
+                                                        .target = pod_container(p)->message_path,
+                                                        .no_exec = true,
+                                                        .idmap = true};
 }
 
 static int prepare(struct pod *p, struct start *s, struct error *err)
@@ -313,9 +285,9 @@ static int prepare(struct pod *p, struct start *s, struct error *err)
 
     s->data = path_pod_data(n->data_dir, p->uid);
     s->run = path_pod_run(n->run_dir, p->uid);
-    s->upper = xasprintf("%s/root", s->data);
-    s->etc = xasprintf("%s/etc", s->data);
-    s->message = xasprintf("%s/" MESSAGE_FILE, s->data);
+    s->upper = xasprintf("%s/" POD_ROOT, s->data);
+    s->message = xasprintf("%s/" POD_MESSAGE, s->data);
+    s->lower = xasprintf("%s/" POD_LOWER, s->run);
     const struct volume_context volumes = {
         .pod_data = s->data, .pod_run = s->run, .sources = &sources, .claim_path = claims_path, .claim_arg = n->claims};
     int r = make_dirs(p, s, err);
@@ -325,13 +297,12 @@ static int prepare(struct pod *p, struct start *s, struct error *err)
         r = pod_process_make(&p->spec, c, &s->image, &sources, &s->process, err);
     if (r == 0)
         r = volumes_make(&p->spec, c, &volumes, &s->volumes, err);
-    if (r == 0)
-        r = collect_mounts(p, s, streq(c->image, "host"), err);
-    if (r == 0)
-        r = make_socket(p, s, err);
+    if (r == 0 && s->socket < 0)
+        r = s->socket = blank_make_socket(s->run, n->options.gid, err);
     if (r < 0)
         return r;
-    s->lowers = strv_append(NULL, xstrdup(s->etc));
+    collect_mounts(p, s, streq(c->image, "host"));
+    s->lowers = strv_append(NULL, xstrdup(s->lower));
     for (char **l = s->image.lowers; l && *l; l++)
         s->lowers = strv_append(s->lowers, xstrdup(*l));
     return 0;
@@ -339,7 +310,7 @@ static int prepare(struct pod *p, struct start *s, struct error *err)
 
 static int take_uid_range(struct pod *p, struct error *err)
 {
-    _cleanup_free_ char *owner = xasprintf("node %s %s", p->node->run_dir, p->uid);
+    _cleanup_free_ char *owner = node_owner(p->node);
 
     return p->state.uid_base ? 0 : uid_range_claim(UID_RANGE_DIR, owner, &p->state.uid_base, err);
 }
@@ -359,6 +330,7 @@ static int spawn(struct pod *p, const struct start *s, struct error *err)
         .mount_count = s->mount_count,
         .limits = c->limits,
         .guest_socket = s->socket,
+        .net_ns = s->net_ns,
         .capabilities = c->capabilities,
         .strict = true,
     };
@@ -380,12 +352,12 @@ static void on_started(void *arg)
     if (c->phase != CONTAINER_RUNNING) {
         c->phase = CONTAINER_RUNNING;
         c->started_ns = time_now_ns();
-        probes_start(p); /* says whether it is started and ready */
-        pod_save(p);
-    } else {
-        probes_start(p);
     }
+    probes_start(p); /* says whether it is started and ready */
     pod_step(p);
+    /* What is worth keeping, but not worth waiting for. */
+    pod_save(p);
+    log_file_make(p->log);
 }
 
 static void on_exited(void *arg, const struct guest_exit *exit)
@@ -501,6 +473,7 @@ void pod_start(struct pod *p)
         return;
     }
     p->sandbox = SANDBOX_STARTING;
+    p->start_told_ns = time_now_ns() + START_TOLD_NS;
     p->state.sandbox = true;
     if (start_process(p, &s, &err) < 0)
         pod_not_started(p, 128, error_text(&err));

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
+#include "node/blank.h"
 #include "node/claims.h"
 #include "node/native/uid_range.h"
 #include "sandbox/paths.h"
@@ -110,15 +111,37 @@ static void sweep_run(struct node *n)
         (void)closedir(dir);
 }
 
+struct ranges {
+    struct node *node;
+    char *owner;
+    struct hashmap used; /* bases of Pods, as text */
+};
+
 static void check_range(void *arg, uint32_t base, const char *owner)
 {
-    struct node *n = arg;
-    _cleanup_free_ char *ours = xasprintf("node %s ", n->run_dir);
-    const char *uid = str_skip_prefix(owner, ours);
+    struct ranges *r = arg;
+    _cleanup_free_ char *text = xasprintf("%u", base);
 
-    struct pod *p = uid ? pod_find(n, uid) : NULL;
-    if (uid && (!p || p->state.uid_base != base))
+    const char *run_dir = str_skip_prefix(owner, "node "); /* node_owner() */
+    bool unused = streq(owner, r->owner) && !hashmap_get(&r->used, text) && !blanks_hold(r->node->blanks, base);
+    bool abandoned = run_dir && access(run_dir, F_OK) < 0 && errno == ENOENT;
+    if (unused || abandoned)
         (void)uid_range_release(UID_RANGE_DIR, base, NULL); /* again at the next sweep */
+}
+
+static void sweep_ranges(struct node *n)
+{
+    struct ranges r = {.node = n, .owner = node_owner(n)};
+
+    for (struct hashmap_iter it = {0}; hashmap_next(&n->pods, &it);) {
+        const struct pod *p = it.value;
+        _cleanup_free_ char *text = xasprintf("%u", p->state.uid_base);
+        (void)hashmap_put(&r.used, text, n); /* a set */
+    }
+    if (uid_range_list(UID_RANGE_DIR, check_range, &r, NULL) < 0)
+        log_debug("no ranges of user ids to look through", NULL);
+    hashmap_free(&r.used, NULL);
+    free(r.owner);
 }
 
 struct trash {
@@ -157,8 +180,7 @@ static void sweep_all(struct node *n)
     sweep_run(n);
     sweep_directory(n, pods, false);
     sweep_directory(n, logs, true);
-    if (uid_range_list(UID_RANGE_DIR, check_range, n, NULL) < 0)
-        log_debug("no ranges of user ids to look through", NULL);
+    sweep_ranges(n);
     claims_sweep(n->claims);
     struct trash *t = xcalloc(1, sizeof(*t));
     t->path = xasprintf("%s/trash", n->data_dir);

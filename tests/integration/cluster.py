@@ -92,6 +92,9 @@ class Cluster:
             self.control.wait()
             for group in self.groups():
                 subprocess.run(["sh", "-c", f"kill -9 $(cat {group}/cgroup.procs)"], stderr=subprocess.DEVNULL)
+            for claim in pathlib.Path("/run/holt/uid").iterdir():
+                if claim.is_file() and claim.read_text().strip() == f"node {self.run}":
+                    claim.unlink()
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def log(self, name):
@@ -191,10 +194,10 @@ class Cluster:
         """Everything that Pods may leave."""
         files = [str(p.relative_to(self.dir)) for d in ("data/pods", "data/logs", "data/trash", "run/pods")
                  for p in (self.dir / d).iterdir()]  # fmt: skip
-        owned = [f.name for f in pathlib.Path("/run/holt/uid").iterdir()
-                 if f.is_file() and str(self.run) in f.read_text(errors="replace")]  # fmt: skip
+        owned = len([f for f in pathlib.Path("/run/holt/uid").iterdir()
+                     if f.is_file() and str(self.run) in f.read_text(errors="replace")])  # fmt: skip
         mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-        return {"files": sorted(files), "groups": self.groups(), "ids": sorted(owned), "mounts": sorted(mounts)}
+        return {"files": sorted(files), "groups": self.groups(), "ids": owned, "mounts": sorted(mounts)}
 
 
 def status_of(pod, name="main", which="containerStatuses"):
