@@ -9,8 +9,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Far above any number of locks, so that it limits nothing even where it is enforced. */
+/*
+ * Far above any number of locks, so that it limits nothing even where it is enforced. Below it, the pid of the guest
+ * and the number of the process: a guest inside a sandbox of another, which may only lower the limit it got, has a
+ * higher pid in the same namespace; and no guest takes the mark of another for its own.
+ */
 #define MARK_BASE (1ull << 62)
+#define MARK_PID_SHIFT 32
 /* /proc/PID/limits and stat are below this; longer ones are cut. */
 #define PROC_TEXT_MAX 2048
 
@@ -28,7 +33,7 @@ struct entries {
 
 uint64_t tree_mark(uint32_t serial)
 {
-    return MARK_BASE + serial;
+    return MARK_BASE - ((uint64_t)getpid() << MARK_PID_SHIFT | serial);
 }
 
 void tree_mark_self(uint64_t mark)
@@ -68,7 +73,7 @@ static bool read_stat(int dir, struct entry *e)
     return true;
 }
 
-/* The hard limit in the line "Max file locks   SOFT   HARD   locks"; 0 when it is no mark. */
+/* The hard limit in the line "Max file locks   SOFT   HARD   locks"; 0 when it is no mark of this guest. */
 static uint64_t read_mark(int dir)
 {
     static const char label[] = "Max file locks";
@@ -81,7 +86,8 @@ static uint64_t read_mark(int dir)
     p += sizeof(label) - 1;
     (void)strtoull(p, &p, 10);
     uint64_t hard = strtoull(p, NULL, 10);
-    return hard > MARK_BASE && hard <= MARK_BASE + UINT32_MAX ? hard : 0;
+    bool ours = hard < MARK_BASE && (MARK_BASE - hard) >> MARK_PID_SHIFT == (uint64_t)getpid();
+    return ours ? hard : 0;
 }
 
 static void add_entry(struct entries *all, int proc, const char *name)

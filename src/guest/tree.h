@@ -18,9 +18,10 @@ struct tree {
     uint64_t mark; /* 0 = none: all descendants of root, without root itself */
 };
 
-/* For the child: carry the mark of the serial-th process. */
-void tree_mark_self(uint64_t mark);
+/* The mark of the serial-th process of this guest. */
 uint64_t tree_mark(uint32_t serial);
+/* For the child: carry it. */
+void tree_mark_self(uint64_t mark);
 
 /* Sends sig to every living member (of the process group of root only, if so asked); returns how many there are. */
 int tree_signal(const struct tree *t, int sig, bool group_only);

@@ -143,7 +143,7 @@ static void test_attacks(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct run r;
         run_sh(f, &r, cases[i].script, &(struct guest_start_request){.set_uid = i == 9, .set_gid = i == 9});
-        run_wait(&r, 2000);
+        run_wait(&r, 10000);
         if (strcmp(run_out(&r), cases[i].out) != 0)
             fail_msg("%s: \"%s\" \"%s\" %s", cases[i].script, run_out(&r), strbuf_str(&r.out[1]), error_text(&r.error));
         run_free(&r);
@@ -158,20 +158,20 @@ static void test_other_users(void **state)
         return;
     /* The tree of another user is found by its mark and killed, with the terminal its own. */
     struct guest_start_request q = {
-        .set_uid = true, .uid = 1000, .set_gid = true, .gid = 1000, .timeout_ms = 400, .flags = GUEST_FLAG_TTY};
+        .set_uid = true, .uid = 1000, .set_gid = true, .gid = 1000, .timeout_ms = 1000, .flags = GUEST_FLAG_TTY};
     run_sh(f, &r, "stat -c %u $(tty); (env -i setsid /bin/sh -c '(setsid /bin/sleep 77 &)' &); sleep 77", &q);
-    run_wait(&r, 2000);
+    run_wait(&r, 10000);
     assert_true(r.exit.timed_out);
     assert_string_equal(run_out(&r), "1000\r\n");
     run_free(&r);
     run_sh(f, &r, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep '^/bin/sleep 77'; done; echo looked",
            NULL);
-    run_wait(&r, 2000);
+    run_wait(&r, 10000);
     assert_string_equal(run_out(&r), "looked\n");
     run_free(&r);
     q = (struct guest_start_request){.set_uid = true, .uid = 70000};
     run_sh(f, &r, "true", &q);
-    run_wait(&r, 2000);
+    run_wait(&r, 10000);
     assert_int_equal(r.error.code, EINVAL); /* no such user in the range */
     assert_non_null(strstr(error_text(&r.error), "cannot set its user"));
     run_free(&r);
@@ -191,7 +191,7 @@ static void test_end(void **state)
     assert_string_equal(run_out(&r), "0\n");
     assert_int_equal(r.exit.code, 44);
     run_free(&r);
-    assert_int_equal(fixture_wait_guest(f, 2000), 44);
+    assert_int_equal(fixture_wait_guest(f, 10000), 44);
 }
 
 int main(void)
