@@ -580,6 +580,15 @@ def test_57_real_time(sh, py):
     assert sh("ulimit -r").out == "0\n"
 
 
+def test_57_real_time_is_not_inherited(holt, need_root):
+    show = "chrt -p $$ | head -n 1"
+    twin = subprocess.run(["chrt", "-f", "10", "sh", "-c", show], capture_output=True, text=True)
+    if twin.returncode != 0 or "FIFO" not in twin.stdout:
+        pytest.skip("this machine does not grant real-time scheduling")
+    done = subprocess.run(["chrt", "-f", "10", holt, "run", "--", "sh", "-c", show], capture_output=True, text=True, timeout=30)
+    assert "SCHED_OTHER" in done.stdout, done
+
+
 def test_58_limits_of_users_are_apart(holt, py):
     exhaust = "import ctypes, sys, time\nl = ctypes.CDLL(None)\nn = 0\nwhile l.inotify_init1(0) >= 0: n += 1\nprint(n, flush=True)\n"
     p = subprocess.Popen([holt, "run", "--", "python3", "-c", exhaust + "time.sleep(60)"], stdout=subprocess.PIPE, text=True)

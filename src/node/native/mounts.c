@@ -161,7 +161,7 @@ static int make_proc(const struct setup *s, int root, struct error *err)
     if (proc < 0)
         return proc;
     int r = attach_at(proc, root, "/proc", true, s->uid_base, err);
-    if (r == 0 && s->net_ns < 0)
+    if (r == 0 && s->net_sysctls)
         r = netns_sysctls(proc, err);
     if (r == 0)
         r = cover_all(proc, proc_read_only, ARRAY_LEN(proc_read_only), NULL, err);

@@ -4,6 +4,7 @@
 #include "node/native/clone.h"
 #include "node/native/sys.h"
 
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,27 @@ int netns_lo_up(struct error *err)
     if (ioctl(sock, SIOCSIFFLAGS, &request) < 0)
         return error_set_errno(err, errno, "bring lo up");
     return 0;
+}
+
+int netns_next(struct error *err)
+{
+    if (unshare(CLONE_NEWNET) < 0)
+        return error_set_errno(err, errno, "create a network namespace");
+    int r = netns_lo_up(err);
+    if (r < 0)
+        return r;
+    _cleanup_close_ int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (sock < 0)
+        return error_set_errno(err, errno, "create a socket");
+    int fd = ioctl(sock, SIOCGSKNS); /* the namespace that a socket is of */
+    if (fd < 0)
+        return error_set_errno(err, errno, "open the network namespace");
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+        int code = errno;
+        (void)close(fd);
+        return error_set_errno(err, code, "open the network namespace");
+    }
+    return fd;
 }
 
 int netns_sysctls(int proc, struct error *err)

@@ -20,6 +20,12 @@ struct netns_ahead {
 void netns_ahead_start(struct netns_ahead *ahead);
 int netns_ahead_take(struct netns_ahead *ahead, struct error *err);
 
+/*
+ * Moves the caller to a new namespace with `lo` up and returns a descriptor of it, without a procfs and so without
+ * netns_sysctls().
+ */
+int netns_next(struct error *err);
+
 /* Brings `lo` up in the calling process's network namespace. */
 int netns_lo_up(struct error *err);
 

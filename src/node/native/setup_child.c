@@ -81,9 +81,21 @@ static int set_limit(int resource, rlim_t value, struct error *err)
     return 0;
 }
 
+/* Whoever started us may run with priority over everybody; what runs inside must not. */
+static int set_scheduler(struct error *err)
+{
+    struct sched_param none = {0};
+
+    if (syscall(SYS_sched_getscheduler, 0) != SCHED_OTHER && syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none) < 0)
+        return error_set_errno(err, errno, "leave real-time scheduling");
+    return 0;
+}
+
 static int set_limits(const struct setup *s, struct error *err)
 {
-    int r = set_limit(RLIMIT_NOFILE, s->nofile ? s->nofile : DEFAULT_NOFILE, err);
+    int r = set_scheduler(err);
+    if (r == 0)
+        r = set_limit(RLIMIT_NOFILE, s->nofile ? s->nofile : DEFAULT_NOFILE, err);
     if (r == 0)
         r = set_limit(RLIMIT_CORE, 0, err);
     if (r == 0)

@@ -256,6 +256,7 @@ static int build(struct builder *b, const struct native_spec *spec, struct error
     s->guest_socket = add_fd(b, spec->guest_socket, false);
     s->user_ns = add_fd(b, user_ns, false);
     s->net_ns = spec->net_ns > 0 ? (int32_t)add_fd(b, spec->net_ns, false) : -1;
+    s->net_sysctls = spec->net_ns <= 0 && !spec->net_ahead;
     s->hostname = add_string(b, spec->hostname ? spec->hostname : spec->id);
 
     s->lowers = b->fd_count;

@@ -13,6 +13,7 @@
 #define LOCK_FILE "processes.lock"
 #define OWNER_MAX 4096
 #define SLOT_NAME_SIZE 16
+#define RELEASED_MAX 64
 
 static uint32_t slot_base(uint32_t slot)
 {
@@ -53,18 +54,31 @@ int uid_range_hold(const char *dir, uint32_t *ret_base, uint32_t *ret_slot, stru
     return error_set(err, EAGAIN, "all %u user id ranges for single runs are taken", UID_RANGE_PROCESS_SLOTS);
 }
 
-/* Linear, from where the last one was found: the directory is not read again. */
-int uid_range_claim(const char *dir, const char *owner, uint32_t *ret_base, struct error *err)
+/* What this process gave back last is taken first: its user namespace may still be at hand (idmap.h). */
+static uint32_t released[RELEASED_MAX];
+static unsigned released_count;
+
+/* The next slot to try: linear, from where the last one was found, so that the directory is not read. */
+static uint32_t next_slot(void)
 {
     static uint32_t next = UID_RANGE_PROCESS_SLOTS;
+
+    if (released_count)
+        return released[--released_count];
+    uint32_t slot = next;
+    next = next + 1 < SLOT_COUNT ? next + 1 : UID_RANGE_PROCESS_SLOTS;
+    return slot;
+}
+
+int uid_range_claim(const char *dir, const char *owner, uint32_t *ret_base, struct error *err)
+{
     _cleanup_close_ int dirfd = open_dir(dir, err);
     if (dirfd < 0)
         return dirfd;
 
-    for (uint32_t tries = UID_RANGE_PROCESS_SLOTS; tries < SLOT_COUNT; tries++) {
-        uint32_t slot = next;
+    for (uint32_t tries = 0; tries < SLOT_COUNT; tries++) {
+        uint32_t slot = next_slot();
         char name[SLOT_NAME_SIZE];
-        next = next + 1 < SLOT_COUNT ? next + 1 : UID_RANGE_PROCESS_SLOTS;
         (void)snprintf(name, sizeof(name), "%u", slot);
         _cleanup_close_ int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)
@@ -92,8 +106,10 @@ int uid_range_release(const char *dir, uint32_t base, struct error *err)
     _cleanup_close_ int dirfd = open_dir(dir, err);
     if (dirfd < 0)
         return dirfd;
-    if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
-        return error_set_errno(err, errno, "remove %s/%s", dir, name);
+    if (unlinkat(dirfd, name, 0) < 0)
+        return errno == ENOENT ? 0 : error_set_errno(err, errno, "remove %s/%s", dir, name);
+    if (released_count < RELEASED_MAX)
+        released[released_count++] = (base - UID_RANGE_FIRST) / NATIVE_UID_RANGE;
     return 0;
 }
 
