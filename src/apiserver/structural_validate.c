@@ -357,8 +357,34 @@ static void validate(struct schema_node node, const struct json *value, const st
     validate_value(node, value, old, path, errors);
 }
 
+/* Rules are checked in a second walk, only on objects whose shape is right. */
+static void check_rules(struct schema_node node, const struct json *value, const struct json *old,
+                        const struct field_path *path, struct field_errors *errors)
+{
+    if (!schema_is_known(node) || !value)
+        return;
+    if (schema_keyword(node, "x-kubernetes-validations"))
+        structural_check_rules(node, value, old, path, errors);
+    if (json_is(value, JSON_OBJECT)) {
+        for (struct json_iter it = {0}; json_each(value, &it);) {
+            struct field_path here = {.parent = path, .name = it.key, .bracket = !schema_declares(node, it.key)};
+            check_rules(schema_property(node, it.key), it.value, json_get(old, it.key), &here, errors);
+        }
+    } else if (json_is(value, JSON_ARRAY)) {
+        struct schema_node items = schema_items(node);
+        for (size_t i = 0; schema_is_known(items) && i < json_size(value); i++) {
+            struct field_path here = {.parent = path, .index = i};
+            check_rules(items, json_item(value, i), old_item(node, old, json_item(value, i)), &here, errors);
+        }
+    }
+}
+
 void structural_validate(struct schema_node root, const struct json *value, const struct json *old,
                          struct field_errors *errors)
 {
+    size_t before = errors->count;
+
     validate(root, value, old, NULL, errors);
+    if (errors->count == before)
+        check_rules(root, value, old, NULL, errors);
 }
