@@ -4,7 +4,7 @@
 
 static const struct strategy *const strategies[] = {
     &strategy_pods,   &strategy_services,  &strategy_secrets, &strategy_config_maps,      &strategy_namespaces,
-    &strategy_events, &strategy_events_v1, &strategy_crds,    &strategy_network_policies,
+    &strategy_events, &strategy_events_v1, &strategy_crds,    &strategy_network_policies, &strategy_claims,
 };
 
 const struct strategy *strategy_for(const struct resource *r)

@@ -1,4 +1,4 @@
-/* The small ones: secrets, config maps, namespaces, events, network policies. */
+/* The small ones: secrets, config maps, namespaces, events, claims, network policies. */
 #include "apiserver/event_expiry.h"
 #include "apiserver/strategy.h"
 #include "apiserver/termination.h"
@@ -209,6 +209,18 @@ const struct strategy strategy_events = {
     .group = "", .plural = "events", .validate = validate_event, .after = after_event};
 const struct strategy strategy_events_v1 = {
     .group = "events.k8s.io", .plural = "events", .validate = validate_event, .after = after_event};
+
+/* --- claims --- */
+
+static int prepare_claim(struct api_call *c, struct json *o, const struct json *old)
+{
+    (void)c;
+    if (!old)
+        json_set(o, "status", json_build("{s:s}", "phase", "Pending"));
+    return 0;
+}
+
+const struct strategy strategy_claims = {.group = "", .plural = "persistentvolumeclaims", .prepare = prepare_claim};
 
 /* --- network policies --- */
 
