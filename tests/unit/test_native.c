@@ -25,8 +25,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define PARENT "holt-test"
-
+static char parent_name[64]; /* one of our own: other tests may run beside */
 static char work_dir[] = "/tmp/holt-test-native.XXXXXX";
 static char *image_dir, *range_dir;
 static struct host_image image;
@@ -42,7 +41,8 @@ static int setup(void **state UNUSED)
     assert_non_null(mkdtemp(work_dir));
     image_dir = xasprintf("%s/image", work_dir);
     range_dir = xasprintf("%s/ranges", work_dir);
-    native_set_cgroup_parent(PARENT);
+    (void)snprintf(parent_name, sizeof(parent_name), "holt-unit-%d", getpid());
+    native_set_cgroup_parent(parent_name);
     if (host_image_prepare(image_dir, &image, &err) < 0)
         fail_msg("%s", error_text(&err));
     zygote = zygote_start(&err);
@@ -62,7 +62,7 @@ static int teardown(void **state UNUSED)
     assert_int_equal(remove_tree_at(AT_FDCWD, work_dir, NULL), 0);
     const struct cgroup_layout *l = cgroup_layout_get();
     for (int c = 0; l->version == 1 && c < CGROUP_IO; c++) {
-        _cleanup_free_ char *path = xasprintf("%s/%s", l->mounts[c] ? l->mounts[c] : "/nonexistent", PARENT);
+        _cleanup_free_ char *path = xasprintf("%s/%s", l->mounts[c] ? l->mounts[c] : "/nonexistent", parent_name);
         if (l->mounts[c] && rmdir(path) < 0 && errno != ENOENT)
             fail_msg("%s is not empty", path);
     }
@@ -293,7 +293,7 @@ static void test_cgroup_version_2(void **state UNUSED)
     if (!found->unified || found->version == 2)
         skip();
     struct cgroup_layout layout = {.version = 2, .unified = xstrdup(found->unified)};
-    _cleanup_free_ char *parent = xasprintf("%s/" PARENT, found->unified);
+    _cleanup_free_ char *parent = xasprintf("%s/%s", found->unified, parent_name);
     struct error err = ERROR_INIT;
 
     cgroup_layout_set(&layout);

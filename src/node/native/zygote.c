@@ -93,7 +93,7 @@ static void zygote_main(int sock)
     if (r < 0)
         return;
 
-    char *message = xmalloc(MESSAGE_MAX);
+    void *message = xmalloc(MESSAGE_MAX);
     struct netns_stock stock = {.count = 0};
     for (;;) {
         int fds[FD_PASS_MAX + 1];
@@ -107,7 +107,7 @@ static void zygote_main(int sock)
             answer(sock, (pid_t)n, -1, &err);
             continue;
         }
-        serve_one(sock, (struct setup *)message, (size_t)n, fds, nfds, &stock);
+        serve_one(sock, message, (size_t)n, fds, nfds, &stock);
         for (size_t i = 0; i < nfds; i++)
             (void)close(fds[i]); /* the child has its own */
     }
