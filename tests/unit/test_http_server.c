@@ -121,6 +121,16 @@ static void test_answers(void **state UNUSED)
         {"GET http://x?q=/echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "404", "200 OK"},
         {"GET http://x/echo?q=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "200 OK", "404"},
         {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nnever", "", "HTTP"}, /* the body's deadline */
+        /* What follows an ambiguous message is never read as a request. */
+        {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+         "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+         "400 Bad Request", "404"},
+        {"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+         "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+         "400 Bad Request", "404"},
+        {"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 40\r\n\r\n"
+         "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+         "400 Bad Request", "404"},
         {"GET /a HTTP/1.1\r\nHost: x\r\nGET /b HTTP/1.1\r\n\r\n", "400 Bad Request", "404"},
     };
 
