@@ -286,12 +286,60 @@ def test_custom_resources(plane, namespace):
     assert "How big." in plane.kubectl("explain", "widget.spec.size")
     plane.kubectl("scale", "widget", "w", "--replicas=3")
     w = plane.get("widget", "w")
+    assert "spec.replicas in body should be greater than or equal to 0" in plane.kubectl(
+        "patch", "widget", "w", "--type=merge", "-p", '{"spec":{"replicas":-1}}', ok=False)
     assert w["spec"]["replicas"] == 3 and w["metadata"]["generation"] == 2
     if "--subresource" in plane.kubectl("patch", "--help"):
         plane.kubectl("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", '{"status":{"replicas":3}}')
         assert plane.get("widget", "w")["status"] == {"replicas": 3}
     plane.kubectl("delete", "crd", "widgets.example.com")
     plane.kubectl("get", "widgets", ok=False)
+
+
+def test_defaults(plane, namespace):
+    create(plane, POD)
+    spec = plane.get("pod", "p")["spec"]
+    assert spec["restartPolicy"] == "Always" and spec["dnsPolicy"] == "ClusterFirst"
+    assert spec["terminationGracePeriodSeconds"] == 30 and spec["securityContext"] == {}
+    assert spec["containers"][0]["terminationMessagePath"] == "/dev/termination-log"
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    create(plane, SANDBOX)
+    assert "restartPolicy" not in plane.get("sandbox", "s")["spec"]["podTemplate"]["spec"]
+
+
+def test_unknown_fields(plane, namespace):
+    pod = json.loads(json.dumps(POD))
+    pod["spec"]["containers"][0]["imagee"] = "typo"
+    refused = plane.kubectl("create", "-f", "-", stdin=json.dumps(pod), ok=False)
+    assert 'strict decoding error: unknown field "spec.containers[0].imagee"' in refused
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    warned = plane.open("POST", path, pod)
+    assert warned.status == 201
+    assert warned.headers["Warning"] == '299 - "unknown field \\"spec.containers[0].imagee\\""'
+    assert "imagee" not in json.load(warned)["spec"]["containers"][0]
+    assert plane.open("POST", path + "?fieldValidation=Ignore", dict(pod, metadata={"name": "q"})).headers["Warning"] is None
+    assert plane.open("POST", path + "?fieldValidation=Nonsense", pod).status == 422
+    create(plane, MAP)
+    patch = plane.open("PATCH", f"/api/v1/namespaces/{namespace}/configmaps/m?fieldValidation=Strict", {"nope": 1},
+                       headers={"Content-Type": "application/merge-patch+json"})
+    assert patch.status == 422 and 'strict decoding error: unknown field "nope"' in json.load(patch)["message"]
+    applied = plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({**MAP, "nope": 1}), ok=False)
+    assert "Kind=ConfigMap): .nope: field not declared in schema" in applied
+
+
+def test_validation(plane, namespace):
+    refused = plane.kubectl("create", "-f", "-", ok=False, stdin=json.dumps(
+        {**SANDBOX, "spec": {"operatingMode": "Flying", "podTemplate": {"spec": {"containers": []}}}}))
+    assert 'Unsupported value: "Flying": supported values: "Running", "Suspended"' in refused
+    assert "spec.containers: Required value" in plane.kubectl(
+        "create", "-f", "-", ok=False, stdin=json.dumps({**POD, "spec": {"containers": []}}))
+    assert "must be of type" in plane.kubectl(
+        "create", "-f", "-", "--validate=false", ok=False, stdin=json.dumps({**MAP, "data": {"a": 1}}))
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                      "resources": {"requests": {"storage": "1Gi"}}}}]
+    create(plane, {**SANDBOX, "spec": {**SANDBOX["spec"], "volumeClaimTemplates": claims}})
+    assert "volumeClaimTemplates is immutable" in plane.kubectl(
+        "patch", "sandbox", "s", "--type=json", "-p", '[{"op":"remove","path":"/spec/volumeClaimTemplates"}]', ok=False)
 
 
 def test_who_may_what(plane):
