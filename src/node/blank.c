@@ -192,8 +192,11 @@ void blanks_free(struct blanks *b)
 
 bool blanks_take(struct blanks *b, const char *pod_data, const char *pod_run, struct blank *ret)
 {
-    if (!b->ready_count)
+    if (!b || !b->ready_count) {
+        if (b)
+            refill(b);
         return false;
+    }
     struct waiting *w = b->ready[b->ready_count - 1];
     /* Onto a directory with something in it this fails. */
     if (rename(w->data, pod_data) < 0)
@@ -212,8 +215,8 @@ bool blanks_take(struct blanks *b, const char *pod_data, const char *pod_run, st
 
 bool blanks_hold(const struct blanks *b, uint32_t uid_base)
 {
-    for (size_t i = 0; i < b->ready_count; i++)
+    for (size_t i = 0; b && i < b->ready_count; i++)
         if (b->ready[i]->blank.uid_base == uid_base)
             return true;
-    return b->making; /* it may be of one that is being made */
+    return b && b->making; /* it may be of one that is being made */
 }

@@ -26,7 +26,8 @@ struct blank {
 
 struct blanks *blanks_new(struct node *n);
 void blanks_free(struct blanks *b);
-/* Gives one to a Pod; false when none is ready or one of the directories is there already. */
+/* Gives one to a Pod; false when none is ready or one of the directories is there already. b may be NULL, here and
+ * below. */
 bool blanks_take(struct blanks *b, const char *pod_data, const char *pod_run, struct blank *ret);
 /* Whether a range of ids belongs to a blank that waits. */
 bool blanks_hold(const struct blanks *b, uint32_t uid_base);

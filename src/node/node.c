@@ -190,6 +190,7 @@ static int make_dirs(struct node *n, struct error *err)
     } dirs[] = {
         {n->options.data_dir, "pods", 0700},  {n->options.data_dir, "volumes", 0700},
         {n->options.data_dir, "trash", 0700}, {n->options.data_dir, "logs", 0750},
+        {n->options.data_dir, "blank", 0700}, {n->options.run_dir, "blank", 0700},
         {n->options.run_dir, "pods", 0750},
     };
 
@@ -257,7 +258,6 @@ static int start(struct node *n, struct error *err)
     if (r < 0)
         return r;
     n->claims = claims_new(n);
-    n->blanks = blanks_new(n);
     _cleanup_free_ char *selector = xasprintf("spec.nodeName=%s", n->options.name);
     n->pod_watch = kube_watch_start(n->kube, &KUBE_PODS, NULL, NULL, selector, &pod_callbacks, n);
     return 0;

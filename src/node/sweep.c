@@ -181,6 +181,8 @@ static void sweep_all(struct node *n)
     sweep_directory(n, pods, false);
     sweep_directory(n, logs, true);
     sweep_ranges(n);
+    if (!n->blanks) /* not before: a range that is just being claimed looks like one left behind */
+        n->blanks = blanks_new(n);
     claims_sweep(n->claims);
     struct trash *t = xcalloc(1, sizeof(*t));
     t->path = xasprintf("%s/trash", n->data_dir);

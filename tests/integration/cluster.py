@@ -14,7 +14,6 @@ import tempfile
 import time
 
 NODE = "node-of-the-test"
-GROUPS = "holt-test"  # the control groups' parent
 
 
 def free_port():
@@ -33,6 +32,15 @@ def wait_until(condition, seconds=10.0, step=0.02):
         time.sleep(step)
 
 
+def uid_claims():
+    """Which ranges of user ids are taken, and in whose name."""
+    for path in pathlib.Path("/run/holt/uid").iterdir():
+        try:
+            yield path, path.read_text(errors="replace")
+        except (FileNotFoundError, IsADirectoryError):
+            pass
+
+
 class Cluster:
     def __init__(self, holt, *node_args):
         self.holt = holt
@@ -40,6 +48,7 @@ class Cluster:
         self.dir.chmod(0o755)
         self.data, self.run = self.dir / "data", self.dir / "run"
         self.port = free_port()
+        self.group = f"holt-test-{self.port}"  # the control groups' parent
         self.node_args = node_args
         (self.dir / "tokens").write_text(f'node,system:node:{NODE},n,"system:nodes"\nadmin,admin,a,"system:masters"\n')
         self.kubeconfig = self.dir / "admin.conf"
@@ -75,7 +84,7 @@ class Cluster:
     def start_node(self, *more):
         self.node = self._spawn(
             "node", "--kubeconfig", self.node_config, "--node-name", NODE, "--data-dir", self.data, "--run-dir",
-            self.run, "--cgroup-parent", GROUPS, *self.node_args, *more,
+            self.run, "--cgroup-parent", self.group, *self.node_args, *more,
         )  # fmt: skip
 
     def kill_node(self, sig=signal.SIGKILL):
@@ -92,9 +101,9 @@ class Cluster:
             self.control.wait()
             for group in self.groups():
                 subprocess.run(["sh", "-c", f"kill -9 $(cat {group}/cgroup.procs)"], stderr=subprocess.DEVNULL)
-            for claim in pathlib.Path("/run/holt/uid").iterdir():
-                if claim.is_file() and claim.read_text().strip() == f"node {self.run}":
-                    claim.unlink()
+            for path, owner in uid_claims():
+                if owner.strip() == f"node {self.run}":
+                    path.unlink()
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def log(self, name):
@@ -178,8 +187,9 @@ class Cluster:
 
     def groups(self):
         found = []
-        for top in pathlib.Path("/sys/fs/cgroup").glob(f"**/{GROUPS}"):
-            found += [str(d) for d in top.iterdir() if d.is_dir()]
+        for pattern in (self.group, f"*/{self.group}"):
+            for top in pathlib.Path("/sys/fs/cgroup").glob(pattern):
+                found += [str(d) for d in top.iterdir() if d.is_dir()]
         return sorted(found)
 
     def guests(self, uid=""):
@@ -194,8 +204,8 @@ class Cluster:
         """Everything that Pods may leave."""
         files = [str(p.relative_to(self.dir)) for d in ("data/pods", "data/logs", "data/trash", "run/pods")
                  for p in (self.dir / d).iterdir()]  # fmt: skip
-        owned = len([f for f in pathlib.Path("/run/holt/uid").iterdir()
-                     if f.is_file() and str(self.run) in f.read_text(errors="replace")])  # fmt: skip
+        blanks = len(list((self.data / "blank").iterdir()))
+        owned = max(0, len([c for c in uid_claims() if c[1].startswith(f"node {self.run}")]) - blanks)
         mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
         return {"files": sorted(files), "groups": self.groups(), "ids": owned, "mounts": sorted(mounts)}
 

@@ -572,6 +572,25 @@ def test_killed_again_and_again_while_pods_come_and_go(cluster):
     assert wait_until(lambda: not cluster.groups(), 8)
 
 
+def children_of(pid):
+    """(pid, name, state) of each."""
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue
+        if text["PPid"].strip() == str(pid):
+            yield int(text["Pid"]), text["Name"], text["State"][0]
+
+
+def test_zygote_killed(cluster):
+    [zygote] = [pid for pid, name, _ in children_of(cluster.node.pid) if name == "holt-zygote"]
+    os.kill(zygote, signal.SIGKILL)
+    cluster.finish("p", "true")
+    # One helper at most waits to be reaped by the next of its kind.
+    assert wait_until(lambda: [n for _, n, state in children_of(cluster.node.pid) if state == "Z"] in ([], ["holt-node"]), 2)
+
+
 def test_control_restarted(cluster):
     cluster.shell("p", "sleep 1000")
     cluster.wait_ready("p")
