@@ -9,11 +9,13 @@
 #include "node/native/uid_range.h"
 #include "node/node.h"
 
+#include <event2/event.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #define BLANKS 8
 #define GUEST_BACKLOG 64
+#define REFILL_MS 10
 
 struct waiting {
     char *data, *run; /* the directories */
@@ -24,6 +26,7 @@ struct blanks {
     struct node *node;
     struct waiting *ready[BLANKS];
     size_t ready_count, making;
+    struct event *timer; /* refills: not at once, when a start has better use for the time */
 };
 
 struct making {
@@ -135,8 +138,6 @@ static void make_work(void *arg)
         w->blank.net_ns = netns_open(&m->err);
 }
 
-static void refill(struct blanks *b);
-
 static void make_done(void *arg)
 {
     struct making *m = arg;
@@ -172,11 +173,25 @@ static void refill(struct blanks *b)
     }
 }
 
+static void on_timer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    refill(arg);
+}
+
+static void refill_soon(struct blanks *b)
+{
+    struct timeval tv = {.tv_usec = REFILL_MS * 1000};
+
+    if (b->timer && !evtimer_pending(b->timer, NULL))
+        (void)evtimer_add(b->timer, &tv); /* blanks are a convenience */
+}
+
 struct blanks *blanks_new(struct node *n)
 {
     struct blanks *b = xcalloc(1, sizeof(*b));
 
     b->node = n;
+    b->timer = evtimer_new(n->base, on_timer, b);
     refill(b);
     return b;
 }
@@ -187,16 +202,17 @@ void blanks_free(struct blanks *b)
         return;
     for (size_t i = 0; i < b->ready_count; i++)
         waiting_free(b->ready[i], true);
+    if (b->timer)
+        event_free(b->timer);
     free(b);
 }
 
 bool blanks_take(struct blanks *b, const char *pod_data, const char *pod_run, struct blank *ret)
 {
-    if (!b || !b->ready_count) {
-        if (b)
-            refill(b);
+    if (b)
+        refill_soon(b);
+    if (!b || !b->ready_count)
         return false;
-    }
     struct waiting *w = b->ready[b->ready_count - 1];
     /* Onto a directory with something in it this fails. */
     if (rename(w->data, pod_data) < 0)
@@ -209,7 +225,6 @@ bool blanks_take(struct blanks *b, const char *pod_data, const char *pod_run, st
     b->ready_count--;
     *ret = w->blank;
     waiting_free(w, false);
-    refill(b);
     return true;
 }
 

@@ -254,6 +254,11 @@ static int start(struct node *n, struct error *err)
     if (!n->child_event || event_add(n->child_event, NULL) < 0 || !n->sweep_timer)
         return error_set(err, ENOMEM, "create an event");
     take_addresses(n);
+    /* The first use takes a tenth of a second: not with a Pod waiting. */
+    _cleanup_free_ char *host_image = xasprintf("%s/host-image", n->run_dir);
+    _cleanup_error_ struct error without = ERROR_INIT;
+    if (host_image_prepare(host_image, &n->host_image, &without) < 0)
+        log_warn("the image \"host\" cannot be made", "error", error_text(&without), NULL);
     r = node_object_start(n, err);
     if (r < 0)
         return r;

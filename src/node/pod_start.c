@@ -19,6 +19,7 @@
 #define IMAGE_RETRY_FIRST_S 10
 #define RETRY_FIRST_S 1
 #define RETRY_MAX_S 300
+#define SETTLE_MS 2
 #define START_TOLD_NS (500 * NSEC_PER_MSEC)
 
 char *pod_socket(const struct pod *p)
@@ -342,6 +343,36 @@ static int spawn(struct pod *p, const struct start *s, struct error *err)
     return r;
 }
 
+/* What is to be kept of a start, but not to be waited for: the status is on its way out first. */
+
+struct settling {
+    struct node *node;
+    char *uid;
+};
+
+static void on_settle(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct settling *s = arg;
+    struct pod *p = pod_find(s->node, s->uid);
+
+    if (p && p->link) {
+        pod_save(p);
+        log_file_make(p->log);
+    }
+    free(s->uid);
+    free(s);
+}
+
+static void settle_later(struct pod *p)
+{
+    struct settling *s = xmalloc(sizeof(*s));
+    struct timeval tv = {.tv_usec = SETTLE_MS * 1000};
+
+    *s = (struct settling){p->node, xstrdup(p->uid)};
+    if (event_base_once(p->node->base, -1, EV_TIMEOUT, on_settle, s, &tv) < 0)
+        on_settle(-1, 0, s);
+}
+
 static void on_started(void *arg)
 {
     struct pod *p = arg;
@@ -355,9 +386,7 @@ static void on_started(void *arg)
     }
     probes_start(p); /* says whether it is started and ready */
     pod_step(p);
-    /* What is worth keeping, but not worth waiting for. */
-    pod_save(p);
-    log_file_make(p->log);
+    settle_later(p);
 }
 
 static void on_exited(void *arg, const struct guest_exit *exit)
