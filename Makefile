@@ -52,7 +52,7 @@ integration: build
 	@HOLT_BIN=$(abspath $(BUILD)/holt) tools/pytest tests/integration tests/clients tests/security
 
 bench: deps-bench build
-	@tools/pytest-env python tests/bench/run.py --holt $(abspath $(BUILD)/holt)
+	@tools/pytest-env python tests/bench/run.py --holt $(abspath $(BUILD)/holt) --write
 
 lint:
 	@tools/lint
