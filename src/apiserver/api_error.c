@@ -50,8 +50,8 @@ struct json *status_success(const struct api_subject *s, const char *uid)
     struct json *d = details(s, s->plural);
 
     json_set_str(d, "uid", not_empty(uid));
-    return json_build("{s:s, s:s, s:{}, s:s, s:o}", "kind", "Status", "apiVersion", "v1", "metadata", "status", "Success",
-                      "details", d);
+    return json_build("{s:s, s:s, s:{}, s:s, s:o}", "kind", "Status", "apiVersion", "v1", "metadata", "status",
+                      "Success", "details", d);
 }
 
 struct json *status_bad_request(const char *fmt, ...)

@@ -64,8 +64,8 @@ static int check_syntax(const char *pattern, struct error *err)
     bool quantified = false;
 
     for (const char *p = pattern; *p; p++) {
-        bool quantifier = *p == '*' || *p == '+' || *p == '?' ||
-                          (*p == '{' && isdigit((unsigned char)p[1]) && strchr(p, '}'));
+        bool quantifier =
+            *p == '*' || *p == '+' || *p == '?' || (*p == '{' && isdigit((unsigned char)p[1]) && strchr(p, '}'));
         switch (*p) {
         case '\\':
             p++;

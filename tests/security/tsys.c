@@ -14,28 +14,95 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALL(name) {#name, SYS_##name}
+#define CALL(name)                                                                                                     \
+    {                                                                                                                  \
+#name, SYS_##name                                                                                              \
+    }
 
 static const struct {
     const char *name;
     long number;
 } calls[] = {
-    CALL(acct), CALL(add_key), CALL(adjtimex), CALL(bpf), CALL(chroot), CALL(clock_adjtime), CALL(clock_settime), CALL(clone),
-    CALL(delete_module), CALL(fanotify_init), CALL(finit_module), CALL(getpid), CALL(init_module), CALL(ioctl), CALL(kcmp),
-    CALL(kexec_load), CALL(keyctl), CALL(kill), CALL(lookup_dcookie), CALL(mbind), CALL(migrate_pages), CALL(mknodat),
-    CALL(mount), CALL(move_pages), CALL(nfsservctl), CALL(open_by_handle_at), CALL(openat), CALL(perf_event_open),
-    CALL(personality), CALL(pivot_root), CALL(prctl), CALL(process_vm_readv), CALL(ptrace), CALL(quotactl), CALL(reboot),
-    CALL(request_key), CALL(setdomainname), CALL(sethostname), CALL(setns), CALL(settimeofday), CALL(setsockopt), CALL(socket),
-    CALL(socketpair), CALL(swapoff), CALL(swapon), CALL(syslog), CALL(umount2), CALL(unshare), CALL(userfaultfd),
-    CALL(vhangup), CALL(vmsplice),
+    CALL(acct),
+    CALL(add_key),
+    CALL(adjtimex),
+    CALL(bpf),
+    CALL(chroot),
+    CALL(clock_adjtime),
+    CALL(clock_settime),
+    CALL(clone),
+    CALL(delete_module),
+    CALL(fanotify_init),
+    CALL(finit_module),
+    CALL(getpid),
+    CALL(init_module),
+    CALL(ioctl),
+    CALL(kcmp),
+    CALL(kexec_load),
+    CALL(keyctl),
+    CALL(kill),
+    CALL(lookup_dcookie),
+    CALL(mbind),
+    CALL(migrate_pages),
+    CALL(mknodat),
+    CALL(mount),
+    CALL(move_pages),
+    CALL(nfsservctl),
+    CALL(open_by_handle_at),
+    CALL(openat),
+    CALL(perf_event_open),
+    CALL(personality),
+    CALL(pivot_root),
+    CALL(prctl),
+    CALL(process_vm_readv),
+    CALL(ptrace),
+    CALL(quotactl),
+    CALL(reboot),
+    CALL(request_key),
+    CALL(setdomainname),
+    CALL(sethostname),
+    CALL(setns),
+    CALL(settimeofday),
+    CALL(setsockopt),
+    CALL(socket),
+    CALL(socketpair),
+    CALL(swapoff),
+    CALL(swapon),
+    CALL(syslog),
+    CALL(umount2),
+    CALL(unshare),
+    CALL(userfaultfd),
+    CALL(vhangup),
+    CALL(vmsplice),
 #if defined(__x86_64__)
-    CALL(ioperm), CALL(iopl), CALL(kexec_file_load), CALL(modify_ldt), {"sysfs", SYS_sysfs}, {"ustat", SYS_ustat},
-    {"uselib", SYS_uselib}, {"sysctl", SYS__sysctl},
+    CALL(ioperm),
+    CALL(iopl),
+    CALL(kexec_file_load),
+    CALL(modify_ldt),
+    {"sysfs", SYS_sysfs},
+    {"ustat", SYS_ustat},
+    {"uselib", SYS_uselib},
+    {"sysctl", SYS__sysctl},
 #endif
-    {"io_uring_setup", 425}, {"io_uring_enter", 426}, {"io_uring_register", 427}, {"open_tree", 428}, {"move_mount", 429},
-    {"fsopen", 430}, {"fsconfig", 431}, {"fsmount", 432}, {"fspick", 433}, {"pidfd_open", 434}, {"clone3", 435},
-    {"pidfd_getfd", 438}, {"mount_setattr", 442}, {"quotactl_fd", 443}, {"memfd_secret", 447}, {"cachestat", 451},
-    {"statmount", 457}, {"listmount", 458}, {"open_tree_attr", 467},
+    {"io_uring_setup", 425},
+    {"io_uring_enter", 426},
+    {"io_uring_register", 427},
+    {"open_tree", 428},
+    {"move_mount", 429},
+    {"fsopen", 430},
+    {"fsconfig", 431},
+    {"fsmount", 432},
+    {"fspick", 433},
+    {"pidfd_open", 434},
+    {"clone3", 435},
+    {"pidfd_getfd", 438},
+    {"mount_setattr", 442},
+    {"quotactl_fd", 443},
+    {"memfd_secret", 447},
+    {"cachestat", 451},
+    {"statmount", 457},
+    {"listmount", 458},
+    {"open_tree_attr", 467},
 };
 
 static char zeros[4096];
@@ -72,7 +139,10 @@ static long int80(long number)
 {
 #if defined(__x86_64__)
     long ret;
-    __asm__ volatile("int $0x80" : "=a"(ret) : "0"(number), "b"(0), "c"(0), "d"(0) : "memory", "r8", "r9", "r10", "r11");
+    __asm__ volatile("int $0x80"
+                     : "=a"(ret)
+                     : "0"(number), "b"(0), "c"(0), "d"(0)
+                     : "memory", "r8", "r9", "r10", "r11");
     if (ret < 0 && ret > -4096) {
         errno = (int)-ret;
         return -1;

@@ -322,14 +322,13 @@ static void test_arguments(void **state UNUSED)
     assert_int_equal(call(__NR_personality, 0xffffffff, 0, 0), ALLOWED);
     assert_int_equal(call(__NR_personality, 0x0040000 /* ADDR_NO_RANDOMIZE */, 0, 0), DENIED(EPERM));
     assert_int_equal(call(__NR_personality, 0x0400000 /* READ_IMPLIES_EXEC */, 0, 0), DENIED(EPERM));
-
 }
 
 static void test_prctl(void **state UNUSED)
 {
-    static const uint32_t allowed[] = {1,  2,  3,  4,  7,  8,  15, 16, 21, 22, 23, 24, 25, 27, 28, 29,
-                                       30, 36, 37, 38, 39, 40, 41, 42, 47, 50, 51, 52, 53, 54, 55, 56,
-                                       65, 66, 0x41555856, 0x53564d41, 0x59616d61};
+    static const uint32_t allowed[] = {1,  2,  3,  4,  7,  8,  15, 16, 21,         22,         23,        24, 25,
+                                       27, 28, 29, 30, 36, 37, 38, 39, 40,         41,         42,        47, 50,
+                                       51, 52, 53, 54, 55, 56, 65, 66, 0x41555856, 0x53564d41, 0x59616d61};
     for (uint32_t option = 0; option < 300; option++) {
         bool listed = false;
         for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
@@ -362,7 +361,8 @@ int main(void)
         cmocka_unit_test(test_every_call_ends), cmocka_unit_test(test_foreign_abi_kills),
         cmocka_unit_test(test_dangerous_calls), cmocka_unit_test(test_useful_calls),
         cmocka_unit_test(test_namespaces),      cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_prctl),       cmocka_unit_test(test_jumps),
+        cmocka_unit_test(test_arguments),       cmocka_unit_test(test_prctl),
+        cmocka_unit_test(test_jumps),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
