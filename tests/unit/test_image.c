@@ -522,7 +522,7 @@ static void test_wrong_digest(void **state)
     _cleanup_(strbuf_free) struct strbuf tar = {0};
     _cleanup_error_ struct error err = ERROR_INIT;
 
-    docker_archive(&tar, D1 + strlen("sha256:"));
+    docker_archive(&tar, str_skip_prefix(D1, "sha256:"));
     write_file(f->archive, tar.data, tar.len);
     assert_int_equal(image_store_import(f->store, "docker.io/library/demo:1", f->archive, NULL, &err), -EBADMSG);
     assert_non_null(strstr(error_text(&err), "layer 0: a layer has the digest"));
@@ -547,6 +547,7 @@ static void test_oci_layout(void **state)
     _cleanup_close_ int made = mkdirs_at(AT_FDCWD, blobs, 0700, &err);
     char config_hex[SHA256_HEX + 1], manifest_hex[SHA256_HEX + 1];
 
+    assert_true(made >= 0);
     tar_make(&layer, files);
     _cleanup_free_ char *layer_hex = digest_text(&layer);
     put_blob(root, layer_hex, layer.data, layer.len);

@@ -140,11 +140,11 @@ static void test_field_errors(void **state UNUSED)
         "{\"reason\":\"FieldValueTypeInvalid\",\"message\":\"Invalid value: 1e+06: no\",\"field\":\"a\"}",
         "{\"reason\":\"FieldValueInvalid\",\"message\":\"Invalid value: \\\"null\\\": no\",\"field\":\"a\"}",
         "{\"reason\":\"FieldValueInvalid\",\"message\":\"Invalid value: 0x0: no\",\"field\":\"a\"}",
-        "{\"reason\":\"FieldValueNotSupported\",\"message\":\"Unsupported value: \\\"XXL\\\": supported values: "
-        "\\\"S\\\", "
-        "\\\"M\\\"\",\"field\":\"a\"}",
-        "{\"reason\":\"FieldValueDuplicate\",\"message\":\"Duplicate value: "
-        "{\\\"name\\\":\\\"a\\\"}\",\"field\":\"a[1]\"}",
+        ("{\"reason\":\"FieldValueNotSupported\",\"message\":\"Unsupported value: \\\"XXL\\\": supported values: "
+         "\\\"S\\\", "
+         "\\\"M\\\"\",\"field\":\"a\"}"),
+        ("{\"reason\":\"FieldValueDuplicate\",\"message\":\"Duplicate value: "
+         "{\\\"name\\\":\\\"a\\\"}\",\"field\":\"a[1]\"}"),
         "{\"reason\":\"FieldValueForbidden\",\"message\":\"Forbidden: never\",\"field\":\"a\"}",
         "{\"reason\":\"FieldValueTooLong\",\"message\":\"Too long: may not be more than 5 bytes\",\"field\":\"a\"}",
         "{\"reason\":\"FieldValueTooMany\",\"message\":\"Too many: 5: must have at most 3 items\",\"field\":\"a\"}",

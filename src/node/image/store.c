@@ -37,6 +37,7 @@ struct image_store *image_store_open(const char *data_dir, const char *helper, s
 {
     struct image_store *s = xcalloc(1, sizeof(*s));
     static const char *const parts[] = {"layers", "refs", "tmp"};
+    _cleanup_free_ char *real = NULL;
 
     s->dir = -1;
     s->data_dir = mkdirs_at(AT_FDCWD, data_dir, 0755, err);
@@ -56,7 +57,7 @@ struct image_store *image_store_open(const char *data_dir, const char *helper, s
             (void)error_set_errno(err, errno, "create %s/images/%s", data_dir, parts[i]);
             goto failed;
         }
-    _cleanup_free_ char *real = realpath(data_dir, NULL);
+    real = realpath(data_dir, NULL);
     if (!real) {
         (void)error_set_errno(err, errno, "resolve %s", data_dir);
         goto failed;
