@@ -369,6 +369,45 @@ static char *default_node_name(void)
     return xstrdup(isalnum((unsigned char)name[0]) ? name : "holt");
 }
 
+/* Whether the user may pass through every directory of the path. */
+static bool can_reach(const struct supervisor *up, const char *path)
+{
+    _cleanup_free_ char *real = realpath(path, NULL);
+
+    for (char *slash = real; slash && (slash = strchr(slash + 1, '/'));) {
+        struct stat st;
+        *slash = '\0';
+        if (stat(real, &st) < 0)
+            return false;
+        mode_t needed = st.st_uid == up->uid ? S_IXUSR : st.st_gid == up->gid ? S_IXGRP : S_IXOTH;
+        if (!(st.st_mode & needed))
+            return false;
+        *slash = '/';
+    }
+    return real != NULL;
+}
+
+/* Directories under a private one (a test's, a home's) are out of the user's reach: said at once, not found out later.
+ */
+static int check_reach(struct supervisor *up, struct error *err)
+{
+    const char *const dirs[] = {up->data_dir, up->run_dir};
+
+    for (size_t i = 0; up->uid && i < ARRAY_LEN(dirs); i++) {
+        if (can_reach(up, dirs[i]))
+            continue;
+        if (up->user)
+            return error_set(err, EACCES,
+                             "user %s cannot reach %s: give its parents the mode o+x, or choose another place",
+                             up->user, dirs[i]);
+        log_warn("the API server runs as root: user " DEFAULT_USER " cannot reach its directory", "directory", dirs[i],
+                 NULL);
+        up->uid = 0;
+        up->gid = 0;
+    }
+    return 0;
+}
+
 /* The user for what needs no root. The default one is used when it exists; one that was asked for must. */
 static int find_user(struct supervisor *up, struct error *err)
 {
@@ -437,6 +476,8 @@ static int prepare(struct supervisor *up, char **ret_node_config, struct error *
     if (dir < 0)
         return dir;
     (void)close(dir);
+    if (check_reach(up, err) < 0)
+        return -EACCES;
     int r = pki_prepare(up->data_dir, host, &pki, err);
     if (r < 0)
         return r;
