@@ -3,6 +3,7 @@
  * One list per group; those that only x86-64 has come last. Numbers from 424 up are the same on every architecture and
  * newer than some headers, so they are given: N(number, name).
  */
+/* clang-format off: a list, not code */
 
 #define SECCOMP_ALLOWED(A)                                                                                             \
     /* files */                                                                                                        \
@@ -11,9 +12,8 @@
     A(close)                                                                                                           \
     A(fstat)                                                                                                           \
     A(lseek)                                                                                                           \
-    A(pread64)                                                                                                         \
-    A(pwrite64) A(readv) A(writev) A(preadv) A(pwritev) A(preadv2) A(pwritev2) A(openat) A(mkdirat) A(mknodat)         \
-        A(fchownat) A(newfstatat) A(unlinkat) A(renameat) A(renameat2) A(linkat) A(symlinkat) A(readlinkat)            \
+    A(pread64) A(pwrite64) A(readv) A(writev) A(preadv) A(pwritev) A(preadv2) A(pwritev2) A(openat) A(mkdirat)         \
+        A(mknodat) A(fchownat) A(newfstatat) A(unlinkat) A(renameat) A(renameat2) A(linkat) A(symlinkat) A(readlinkat) \
             A(fchmodat) A(faccessat) A(utimensat) A(statx) A(truncate) A(ftruncate) A(fallocate) A(fcntl) A(flock)     \
                 A(fsync) A(fdatasync) A(sync) A(syncfs) A(sync_file_range) A(dup) A(dup3) A(pipe2) A(getdents64)       \
                     A(getcwd) A(chdir) A(fchdir) A(fchmod) A(fchown) A(umask) A(statfs) A(fstatfs) A(sendfile)         \
@@ -57,10 +57,10 @@
     A(stat)                                                                                                            \
     A(lstat)                                                                                                           \
     A(access)                                                                                                          \
-    A(pipe)                                                                                                            \
-    A(select) A(poll) A(dup2) A(pause) A(alarm) A(fork) A(vfork) A(getdents) A(rename) A(mkdir) A(rmdir) A(link)       \
-        A(unlink) A(symlink) A(readlink) A(chmod) A(chown) A(lchown) A(getpgrp) A(utime) A(utimes) A(futimesat)        \
-            A(mknod) A(arch_prctl) A(time) A(epoll_create) A(epoll_wait) A(inotify_init) A(signalfd) A(eventfd)
+    A(pipe) A(select) A(poll) A(dup2) A(pause) A(alarm) A(fork) A(vfork) A(getdents) A(rename) A(mkdir) A(rmdir)       \
+        A(link) A(unlink) A(symlink) A(readlink) A(chmod) A(chown) A(lchown) A(getpgrp) A(utime) A(utimes)             \
+            A(futimesat) A(mknod) A(arch_prctl) A(time) A(epoll_create) A(epoll_wait) A(inotify_init) A(signalfd)      \
+                A(eventfd)
 
 #define SECCOMP_ALLOWED_NEW(N)                                                                                         \
     N(424, pidfd_send_signal)                                                                                          \
@@ -68,11 +68,10 @@
     N(436, close_range)                                                                                                \
     N(437, openat2)                                                                                                    \
     N(438, pidfd_getfd)                                                                                                \
-    N(439, faccessat2)                                                                                                 \
-    N(440, process_madvise) N(441, epoll_pwait2) N(444, landlock_create_ruleset) N(445, landlock_add_rule)             \
-        N(446, landlock_restrict_self) N(448, process_mrelease) N(449, futex_waitv) N(452, fchmodat2)                  \
-            N(453, map_shadow_stack) N(454, futex_wake) N(455, futex_wait) N(456, futex_requeue) N(462, mseal)         \
-                N(463, setxattrat) N(464, getxattrat) N(465, listxattrat) N(466, removexattrat)
+    N(439, faccessat2) N(440, process_madvise) N(441, epoll_pwait2) N(444, landlock_create_ruleset)                    \
+        N(445, landlock_add_rule) N(446, landlock_restrict_self) N(448, process_mrelease) N(449, futex_waitv)          \
+            N(452, fchmodat2) N(453, map_shadow_stack) N(454, futex_wake) N(455, futex_wait) N(456, futex_requeue)     \
+                N(462, mseal) N(463, setxattrat) N(464, getxattrat) N(465, listxattrat) N(466, removexattrat)
 
 #define SECCOMP_REFUSED(P)                                                                                             \
     P(mount)                                                                                                           \
@@ -80,10 +79,9 @@
     P(pivot_root)                                                                                                      \
     P(chroot)                                                                                                          \
     P(setns)                                                                                                           \
-    P(swapon)                                                                                                          \
-    P(swapoff) P(reboot) P(sethostname) P(setdomainname) P(init_module) P(delete_module) P(finit_module) P(kexec_load) \
-        P(quotactl) P(acct) P(syslog) P(settimeofday) P(clock_settime) P(adjtimex) P(clock_adjtime) P(vhangup)         \
-            P(open_by_handle_at) P(fanotify_init) P(fanotify_mark) P(bpf) P(kcmp) P(vmsplice) P(mbind)                 \
+    P(swapon) P(swapoff) P(reboot) P(sethostname) P(setdomainname) P(init_module) P(delete_module) P(finit_module)     \
+        P(kexec_load) P(quotactl) P(acct) P(syslog) P(settimeofday) P(clock_settime) P(adjtimex) P(clock_adjtime)      \
+            P(vhangup) P(open_by_handle_at) P(fanotify_init) P(fanotify_mark) P(bpf) P(kcmp) P(vmsplice) P(mbind)      \
                 P(set_mempolicy) P(get_mempolicy) P(migrate_pages) P(move_pages) P(perf_event_open) P(lookup_dcookie)  \
                     P(nfsservctl)
 
@@ -95,6 +93,6 @@
     N(430, fsopen)                                                                                                     \
     N(431, fsconfig)                                                                                                   \
     N(432, fsmount)                                                                                                    \
-    N(433, fspick)                                                                                                     \
-    N(442, mount_setattr) N(443, quotactl_fd) N(450, set_mempolicy_home_node) N(457, statmount) N(458, listmount)      \
-        N(467, open_tree_attr)
+    N(433, fspick) N(442, mount_setattr) N(443, quotactl_fd) N(450, set_mempolicy_home_node) N(457, statmount)         \
+        N(458, listmount) N(467, open_tree_attr)
+/* clang-format on */
