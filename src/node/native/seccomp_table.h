@@ -3,7 +3,7 @@
  * One list per group; those that only x86-64 has come last. Numbers from 424 up are the same on every architecture and
  * newer than some headers, so they are given: N(number, name).
  */
-/* clang-format off: a list, not code */
+/* clang-format off */
 
 #define SECCOMP_ALLOWED(A)                                                                                             \
     /* files */                                                                                                        \
