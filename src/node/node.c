@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 
 #define SWEEP_S 60
+#define STORAGE_S 10
 #define STATE_MAX (1u << 20)
 #define COMPONENT "holt-node"
 
@@ -126,6 +127,16 @@ static void on_pod(void *arg, enum kube_event_type type, struct json *object)
         pod_update(n, object);
 }
 
+static void on_storage(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct node *n = arg;
+    struct timeval tv = {.tv_sec = STORAGE_S};
+
+    for (struct hashmap_iter it = {0}; hashmap_next(&n->pods, &it);)
+        pod_check_storage(it.value);
+    (void)evtimer_add(n->storage_timer, &tv);
+}
+
 static void on_pods_synced(void *arg, int64_t revision UNUSED)
 {
     struct node *n = arg;
@@ -136,6 +147,7 @@ static void on_pods_synced(void *arg, int64_t revision UNUSED)
     n->pods_known = true;
     node_sweep(n);
     (void)evtimer_add(n->sweep_timer, &tv);
+    on_storage(-1, 0, n);
     node_check_ready(n);
 }
 
@@ -251,7 +263,8 @@ static int start(struct node *n, struct error *err)
         return r;
     n->child_event = evsignal_new(n->base, SIGCHLD, on_child, n);
     n->sweep_timer = evtimer_new(n->base, on_sweep, n);
-    if (!n->child_event || event_add(n->child_event, NULL) < 0 || !n->sweep_timer)
+    n->storage_timer = evtimer_new(n->base, on_storage, n);
+    if (!n->child_event || event_add(n->child_event, NULL) < 0 || !n->sweep_timer || !n->storage_timer)
         return error_set(err, ENOMEM, "create an event");
     take_addresses(n);
     /* The first use takes a tenth of a second: not with a Pod waiting. */
@@ -296,7 +309,7 @@ void node_free(struct node *n)
     hashmap_free(&n->pods, NULL);
     claims_free(n->claims);
     node_object_stop(n);
-    struct event *events[] = {n->child_event, n->images_event, n->sweep_timer};
+    struct event *events[] = {n->child_event, n->images_event, n->sweep_timer, n->storage_timer};
     for (size_t i = 0; i < ARRAY_LEN(events); i++)
         if (events[i])
             event_free(events[i]);

@@ -61,7 +61,7 @@ struct node {
     bool registered; /* the Node object is there */
     bool ready, stopping;
     bool same_cluster; /* the data directory belongs to the API server we talk to: sweep.c */
-    struct event *lease_timer, *child_event, *images_event, *sweep_timer;
+    struct event *lease_timer, *child_event, *images_event, *sweep_timer, *storage_timer;
     int images_notify;
 };
 

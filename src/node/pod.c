@@ -182,6 +182,36 @@ static struct pod *pod_new(struct node *n, struct json *object)
     return p;
 }
 
+/*
+ * What may change of a Pod that runs: limits apply at once, another image ends the container and starts it again, the
+ * rest (deadline, grace period) is read from the object when it matters.
+ */
+static void take_changes(struct pod *p)
+{
+    _cleanup_error_ struct error err = ERROR_INIT;
+    struct pod_spec spec;
+    bool running = p->sandbox == SANDBOX_STARTING || p->sandbox == SANDBOX_RUNNING;
+
+    if (p->refused || pod_spec_parse(p->object, &p->node->pod_options, &spec, &err) < 0 ||
+        spec.container_count != p->spec.container_count) {
+        pod_warn(p, "Failed", err.code ? error_text(&err) : "the Pod changed in a way this node cannot follow");
+        return;
+    }
+    struct pod_spec old = p->spec;
+    p->spec = spec;
+    const struct pod_container *was = &old.containers[p->state.current], *is = pod_container(p);
+    if (running && memcmp(&was->limits, &is->limits, sizeof(is->limits)) != 0 &&
+        native_set_limits(p->state.sandbox_id, &is->limits, &err) < 0)
+        pod_warn(p, "ResizeFailed", error_text(&err));
+    if (running && !streq(was->image, is->image)) {
+        node_event(p->node, p->object, "Normal", "Killing", "the container's image changed; it is started again");
+        p->replace = true;
+    }
+    p->not_before_ns = streq(was->image, is->image) ? p->not_before_ns : 0;
+    probes_follow_spec(p);
+    pod_spec_clear(&old);
+}
+
 /* Another Pod of the same name: the old one was deleted while nobody looked. */
 static void replace_namesake(struct node *n, const struct json *object)
 {
@@ -209,8 +239,11 @@ void pod_update(struct node *n, struct json *object)
         replace_namesake(n, object);
         p = pod_new(n, object);
     } else {
+        bool changed = !json_equal(json_get(p->object, "spec"), json_get(object, "spec"));
         json_unref(p->object);
         p->object = json_ref(object);
+        if (changed)
+            take_changes(p);
     }
     pod_step(p);
 }
@@ -275,6 +308,7 @@ static struct pod_facts facts_of(const struct pod *p)
         .deleting = object_deleting(p->object) || p->shutdown,
         .grace_s = grace_seconds(p),
         .refused = p->refused,
+        .replace = p->replace,
         .finished = p->state.phase != NULL,
         .failed_outside = p->failed_outside,
         .deadline_ns = active > 0 ? p->state.start_ns + active * NSEC_PER_SEC : 0,
@@ -297,6 +331,14 @@ static void set_pod_reason(struct pod *p, const char *reason, const char *messag
     free(p->state.message);
     p->state.reason = xstrdup(reason);
     p->state.message = xstrdup(message);
+}
+
+void pod_evict(struct pod *p, const char *message)
+{
+    p->failed_outside = true;
+    set_pod_reason(p, "Evicted", message);
+    pod_warn(p, "Evicted", message);
+    pod_step(p);
 }
 
 static void note_deadline(struct pod *p, const struct pod_facts *f)
@@ -334,7 +376,11 @@ static void prepare_restart(struct pod *p)
     struct container_record *c = pod_record(p);
     int64_t ran_ns = c->exit.finished_ns - c->exit.started_ns;
 
-    c->ends_in_a_row = ran_ns >= RESTART_RESET_S * NSEC_PER_SEC ? 1 : c->ends_in_a_row + 1;
+    if (p->replace)
+        c->ends_in_a_row = 0; /* it did not end by itself */
+    else
+        c->ends_in_a_row = ran_ns >= RESTART_RESET_S * NSEC_PER_SEC ? 1 : c->ends_in_a_row + 1;
+    p->replace = false;
     int64_t delay = restart_delay_ns(c->ends_in_a_row);
     p->not_before_ns = delay ? c->exit.finished_ns + delay : 0;
     container_exit_clear(&c->last);

@@ -18,4 +18,6 @@ void pods_retry(struct node *n);
 void pod_detach(struct pod *p);
 /* Ends it as if it was deleted, without deleting the object. */
 void pod_stop_for_shutdown(struct pod *p);
+/* Whether it keeps to its limits on disk (pod_storage.c). */
+void pod_check_storage(struct pod *p);
 bool pod_has_sandbox(const struct pod *p);

@@ -57,11 +57,17 @@ static void send_shutdown(struct pod *p)
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_free_ char *socket = pod_socket(p);
     int64_t left_ns = p->stop_deadline_ns - STOP_MARGIN_NS - time_now_ns();
-    int fd = link_connect(socket, &err);
+    int fd = link_connect(socket, &err), sig = p->state.stop_signal;
 
-    if (fd >= 0)
+    if (fd >= 0 && sig && sig != SIGTERM) {
+        /* The guest ends its main process by SIGTERM; for another signal it is the node that loses patience. */
+        p->stop_deadline_ns -= STOP_MARGIN_NS;
+        p->stopper =
+            guest_signal(p->node->base, fd, GUEST_MAIN_ID, sig, GUEST_SCOPE_PROCESS, &shutdown_callbacks, p, &err);
+    } else if (fd >= 0) {
         p->stopper = guest_shutdown(p->node->base, fd, (uint64_t)(MAX(left_ns, 0) / NSEC_PER_MSEC), &shutdown_callbacks,
                                     p, &err);
+    }
     if (!p->stopper)
         pod_kill(p);
 }

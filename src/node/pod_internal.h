@@ -1,5 +1,5 @@
 /* The insides of a Pod's worker, shared by its files: pod.c, pod_start.c, pod_end.c, pod_report.c,
- * pod_probe.c. */
+ * pod_probe.c, pod_storage.c. */
 #pragma once
 
 #include "node/link.h"
@@ -22,7 +22,7 @@ struct pod {
 
     /* Facts that are not in the state (see struct pod_facts). */
     enum sandbox_state sandbox;
-    bool gone, refused, failed_outside, has_exited, killed, shutdown;
+    bool gone, refused, replace, failed_outside, has_exited, killed, shutdown;
     bool adopted; /* the sandbox was made by an earlier run of the node */
     int64_t stop_deadline_ns, not_before_ns;
     int64_t failures; /* starts that failed in a row, for the delay of the next try */
@@ -32,6 +32,8 @@ struct pod {
     struct hashmap inputs;
     size_t inputs_pending;
     bool inputs_ready;
+
+    bool measuring; /* a job looks at how much disk it uses */
 
     struct log_file *log;
     struct link *link;
@@ -88,6 +90,9 @@ void pod_clean(struct pod *p);
 void pod_remove_files(struct pod *p);
 void pod_drop_connections(struct pod *p);
 
+/* Ends it as Failed, reason Evicted. */
+void pod_evict(struct pod *p, const char *message);
+
 /* pod_report.c */
 void pod_report(struct pod *p);
 void pod_delete_object(struct pod *p);
@@ -95,3 +100,5 @@ void pod_delete_object(struct pod *p);
 /* pod_probe.c */
 void probes_start(struct pod *p);
 void probes_stop(struct pod *p);
+/* The spec was replaced by a newer one. */
+void probes_follow_spec(struct pod *p);

@@ -48,7 +48,7 @@ static struct pod_decision decide_alive(const struct pod_facts *f)
         return f->now_ns >= f->stop_deadline_ns ? act(POD_KILL) : wait_until(f->stop_deadline_ns);
     if (f->gone)
         return act(POD_KILL);
-    bool end = f->deleting || past_deadline(f);
+    bool end = f->deleting || f->replace || past_deadline(f);
     int64_t grace_ends = f->now_ns + f->grace_s * NSEC_PER_SEC;
     if (f->sandbox == SANDBOX_STOPPING) {
         if (f->now_ns >= f->stop_deadline_ns)
@@ -79,7 +79,7 @@ static struct pod_decision decide_idle(const struct pod_facts *f)
             return act(POD_NEXT);
         if (f->is_init)
             again = f->restart_policy != RESTART_NEVER;
-        return act(again ? POD_RESTART : POD_FINISH);
+        return act(again || f->replace ? POD_RESTART : POD_FINISH);
     }
     if (f->refused)
         return wait_until(f->deadline_ns);

@@ -25,6 +25,7 @@ struct pod_facts {
     int64_t grace_s;     /* for ending it: of the deletion, else of the spec */
     bool refused;        /* it can never run here: a field is not supported */
     bool finished;       /* Succeeded or Failed: nothing runs again */
+    bool replace;        /* its image changed: to be ended, and started again whatever the policy */
     bool failed_outside; /* evicted, or past activeDeadlineSeconds: to be ended as Failed */
     int64_t deadline_ns; /* activeDeadlineSeconds; 0 = none */
     enum restart_policy restart_policy;

@@ -165,3 +165,9 @@ void probes_stop(struct pod *p)
     free(p->probes);
     p->probes = NULL;
 }
+
+void probes_follow_spec(struct pod *p)
+{
+    for (size_t i = 0; p->probes && i < PROBE_COUNT; i++)
+        p->probes->list[i].config = &pod_container(p)->probes[i];
+}

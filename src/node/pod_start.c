@@ -492,6 +492,7 @@ void pod_start(struct pod *p)
     c->id = xasprintf("holt://%s", p->state.sandbox_id);
     free(c->image_id);
     c->image_id = xstrdup(s.image.id);
+    p->state.stop_signal = s.image.config.stop_signal;
     /* Kept before the sandbox exists: what a crash leaves is found by it. */
     pod_save(p);
     p->killed = p->adopted = false;

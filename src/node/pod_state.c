@@ -122,9 +122,10 @@ struct json *pod_state_to_json(const struct pod_state *s)
 
     for (size_t i = 0; i < s->container_count; i++)
         json_push(containers, container_to_json(&s->containers[i]));
-    return json_build("{s:o, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i}", "containers", containers, "current",
+    return json_build("{s:o, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "containers", containers, "current",
                       (int64_t)s->current, "start", s->start_ns, "podIP", s->pod_ip, "phase", s->phase, "reason",
-                      s->reason, "message", s->message, "sandbox", s->sandbox_id, "uidBase", (int64_t)s->uid_base);
+                      s->reason, "message", s->message, "sandbox", s->sandbox_id, "uidBase", (int64_t)s->uid_base,
+                      "stopSignal", (int64_t)s->stop_signal);
 }
 
 int pod_state_from_json(const struct json *v, size_t container_count, struct pod_state *ret, struct error *err)
@@ -146,6 +147,7 @@ int pod_state_from_json(const struct json *v, size_t container_count, struct pod
     ret->message = copy_text(v, "message");
     ret->sandbox_id = copy_text(v, "sandbox");
     ret->uid_base = (uint32_t)json_int_or(json_get(v, "uidBase"), 0);
+    ret->stop_signal = (int)json_int_or(json_get(v, "stopSignal"), 0);
     return 0;
 }
 

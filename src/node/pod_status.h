@@ -45,6 +45,7 @@ struct pod_state {
     char *reason, *message; /* of the Pod: Evicted, DeadlineExceeded */
     bool sandbox;           /* namespaces exist: PodReadyToStartContainers */
     char *sandbox_id;       /* of the backend; NULL = there is none */
+    int stop_signal;        /* of the image that runs; 0 = SIGTERM */
     uint32_t uid_base;      /* the Pod's range of user ids; 0 = none yet */
 };
 void pod_state_init(struct pod_state *s, size_t container_count);

@@ -196,8 +196,10 @@ class Cluster:
         """Process ids in the sandboxes of a Pod."""
         found = set()
         for group in self.groups():
-            if uid in group:
-                found |= set(pathlib.Path(group, "cgroup.procs").read_text().split())
+            try:
+                found |= set(pathlib.Path(group, "cgroup.procs").read_text().split()) if uid in group else set()
+            except OSError:
+                pass  # just removed
         return found
 
     def traces(self):

@@ -1,5 +1,6 @@
 """holt node with real sandboxes: Pods from their creation to their last trace."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -179,6 +180,37 @@ def test_output_flood(cluster):
     files = list((cluster.data / "logs" / f"default_flood_{uid}" / "main").iterdir())
     assert sum(f.stat().st_size for f in files) < 40 << 20
     assert any("F:dropped=" in f.read_text() for f in files)
+
+
+def test_disk_limits(cluster):
+    """Seen at the next look, every ten seconds."""
+    limits = {"resources": {"limits": {"ephemeral-storage": "4Mi"}}}
+    cluster.shell("root", "head -c 9000000 /dev/zero >/x; sleep 1000", container=limits)
+    cluster.shell("honest", "head -c 1000000 /dev/zero >/x; sleep 1000", container=limits)
+    cluster.shell("volume", "head -c 9000000 /dev/zero >/v/x; sleep 1000",
+                  container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+                  volumes=[{"name": "v", "emptyDir": {"sizeLimit": "4Mi"}}])  # fmt: skip
+    for name, text in (("root", "ephemeral-storage limit of 4194304"), ("volume", 'EmptyDir volume "v"')):
+        status = cluster.wait_phase(name, "Failed", 20)["status"]
+        assert status["reason"] == "Evicted" and text in status["message"]
+    assert condition(cluster.pod("honest"), "Ready") == "True"
+
+
+# Changes while it runs.
+
+
+def patch_container(cluster, name, change):
+    patch = {"spec": {"containers": [{"name": "main", **change}]}}
+    cluster.api("PATCH", f"/api/v1/namespaces/default/pods/{name}", patch, "application/strategic-merge-patch+json")
+
+
+def test_another_image(cluster, busybox_root):
+    other = f"dir:{busybox_root()}"
+    cluster.shell("p", "ls /; sleep 1000", terminationGracePeriodSeconds=1)
+    cluster.wait_ready("p")
+    patch_container(cluster, "p", {"image": other})
+    pod = cluster.wait_pod("p", lambda p: status_of(p).get("restartCount") == 1 and condition(p, "Ready") == "True")
+    assert status_of(pod)["image"] == other and wait_until(lambda: cluster.logs("p").startswith("bin\n"), 2)
 
 
 # Last words.
@@ -396,6 +428,49 @@ def test_invalid_image(cluster):
 def test_directory_image(cluster, busybox_root):
     out = cluster.finish("p", "echo $0 works; ls /", image=f"dir:{busybox_root()}")
     assert out.startswith("sh works\nbin\n")
+
+
+def make_oci_layout(directory, root, config):
+    """An OCI image layout of one layer."""
+    blobs = directory / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+
+    def put(data):
+        digest = hashlib.sha256(data).hexdigest()
+        (blobs / digest).write_bytes(data)
+        return {"digest": f"sha256:{digest}", "size": len(data)}
+
+    layer = put(subprocess.run(["tar", "-C", root, "-cf", "-", "."], check=True, capture_output=True).stdout)
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    document = {"os": "linux", "architecture": machine, "config": config,
+                "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}}  # fmt: skip
+    manifest = {"schemaVersion": 2, "config": put(json.dumps(document).encode()),
+                "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", **layer}]}  # fmt: skip
+    index = {"schemaVersion": 2, "manifests": [put(json.dumps(manifest).encode())]}
+    (directory / "index.json").write_text(json.dumps(index))
+    (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+
+def test_image_configuration(cluster, busybox_root, tmp_path):
+    """Entrypoint, environment, directory, user by name and stop signal come from the image."""
+    root = busybox_root()
+    (root / "etc").mkdir()
+    (root / "etc" / "passwd").write_text("root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n")
+    (root / "work").mkdir()
+    script = "echo $A; pwd; id -u; echo $HOME; trap 'echo usr1; exit 5' USR1; while :; do /bin/sleep 0.05; done"
+    make_oci_layout(tmp_path, root, {"Entrypoint": ["/bin/sh", "-c"], "Cmd": [script], "Env": ["A=b"],
+                                     "WorkingDir": "/work", "User": "app", "StopSignal": "SIGUSR1"})  # fmt: skip
+    subprocess.run([cluster.holt, "image", "import", "--data-dir", cluster.data, "conf", tmp_path], check=True)
+    cluster.start_pod("p", image="conf", metadata={"finalizers": ["example.com/hold"]}, terminationGracePeriodSeconds=20)
+    cluster.wait_ready("p")
+    assert wait_until(lambda: cluster.logs("p") == "b\n/work\n1000\n/home/app\n", 3)
+    cluster.delete_pod("p", wait=False)
+    pod = cluster.wait_pod("p", lambda p: "terminated" in state(p), 5)
+    assert state(pod)["terminated"]["exitCode"] == 5
+    cluster.api("PATCH", "/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": None}},
+                "application/merge-patch+json")  # fmt: skip
+    assert wait_until(lambda: cluster.pod("p") is None, 3)
+    subprocess.run([cluster.holt, "image", "rm", "--data-dir", cluster.data, "conf"], check=True)
 
 
 # Ends.

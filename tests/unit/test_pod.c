@@ -91,6 +91,8 @@ static void test_decide(void **state UNUSED)
         {"init exit 1, Never",
          {.has_exited = true, .is_init = true, .exit_code = 1, .restart_policy = RESTART_NEVER},
          POD_FINISH},
+        {"another image", {.sandbox = SANDBOX_RUNNING, .replace = true, .grace_s = 30}, POD_STOP},
+        {"another image, ended", {.has_exited = true, .replace = true, .restart_policy = RESTART_NEVER}, POD_RESTART},
         {"finished", {.finished = true, .inputs_ready = true}, POD_WAIT},
         {"finished, then deleted", {.finished = true, .deleting = true}, POD_DELETE},
         {"finished, deadline does not matter", {.finished = true, .deadline_ns = 100 * S}, POD_WAIT},

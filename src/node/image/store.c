@@ -33,41 +33,35 @@ static char *default_helper(void)
     return slash ? xasprintf("%.*s/holt-extract", (int)(slash - exe), exe) : xstrdup("/usr/lib/holt/holt-extract");
 }
 
-struct image_store *image_store_open(const char *data_dir, const char *helper, struct error *err)
+static int open_dirs(struct image_store *s, const char *data_dir, struct error *err)
 {
-    struct image_store *s = xcalloc(1, sizeof(*s));
     static const char *const parts[] = {"layers", "refs", "tmp"};
-    _cleanup_free_ char *real = NULL;
 
-    s->dir = -1;
     s->data_dir = mkdirs_at(AT_FDCWD, data_dir, 0755, err);
     if (s->data_dir < 0)
-        goto failed;
-    if (mkdirat(s->data_dir, "images", 0700) < 0 && errno != EEXIST) {
-        (void)error_set_errno(err, errno, "create %s/images", data_dir);
-        goto failed;
-    }
+        return s->data_dir;
+    if (mkdirat(s->data_dir, "images", 0700) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "create %s/images", data_dir);
     s->dir = openat(s->data_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (s->dir < 0) {
-        (void)error_set_errno(err, errno, "open %s/images", data_dir);
-        goto failed;
-    }
+    if (s->dir < 0)
+        return error_set_errno(err, errno, "open %s/images", data_dir);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        if (mkdirat(s->dir, parts[i], 0700) < 0 && errno != EEXIST) {
-            (void)error_set_errno(err, errno, "create %s/images/%s", data_dir, parts[i]);
-            goto failed;
-        }
-    real = realpath(data_dir, NULL);
-    if (!real) {
-        (void)error_set_errno(err, errno, "resolve %s", data_dir);
-        goto failed;
-    }
+        if (mkdirat(s->dir, parts[i], 0700) < 0 && errno != EEXIST)
+            return error_set_errno(err, errno, "create %s/images/%s", data_dir, parts[i]);
+    _cleanup_free_ char *real = realpath(data_dir, NULL);
+    if (!real)
+        return error_set_errno(err, errno, "resolve %s", data_dir);
     s->path = xasprintf("%s/images", real);
+    return 0;
+}
+
+struct image_store *image_store_open(const char *data_dir, const char *helper, struct error *err)
+{
+    _cleanup_(image_store_close_p) struct image_store *s = xcalloc(1, sizeof(*s));
+
+    s->dir = s->data_dir = -1;
     s->helper = helper ? xstrdup(helper) : default_helper();
-    return s;
-failed:
-    image_store_close(s);
-    return NULL;
+    return open_dirs(s, data_dir, err) < 0 ? NULL : take_ptr(s);
 }
 
 void image_store_close(struct image_store *s)

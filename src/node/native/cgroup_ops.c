@@ -1,5 +1,6 @@
 /* What is done with the control groups of a sandbox while it lives and when it ends; see native.h. */
 #include "base/fdio.h"
+#include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "base/timeutil.h"
@@ -370,32 +371,42 @@ static void close_dir(DIR **d)
         (void)closedir(*d); /* read only */
 }
 
-char **native_list(struct error *err)
+/* Adds what is below one controller's parent to the set. */
+static int list_controller(enum cgroup_controller c, struct hashmap *ids, struct error *err)
 {
-    const struct cgroup_layout *l = cgroup_layout_get();
-    _cleanup_strv_ char **ids = xcalloc(1, sizeof(*ids));
-
-    if (l->version == 0)
-        return take_ptr(ids);
-    _cleanup_close_ int parent = cgroup_open(".", CGROUP_CONTROLLER_COUNT, err);
+    _cleanup_close_ int parent = cgroup_open(".", c, err);
     if (parent < 0)
-        return NULL;
+        return parent;
     int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_(close_dir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        error_set_errno(err, errno, "list the control groups of sandboxes");
-        return NULL;
-    }
+    if (!d)
+        return error_set_errno(err, errno, "list the control groups of sandboxes");
     for (;;) {
         errno = 0;
         struct dirent *e = readdir(d);
-        if (!e && errno) {
-            error_set_errno(err, errno, "list the control groups of sandboxes");
-            return NULL;
-        }
+        if (!e && errno)
+            return error_set_errno(err, errno, "list the control groups of sandboxes");
         if (!e)
-            return take_ptr(ids);
+            return 0;
         if (e->d_type == DT_DIR && e->d_name[0] != '.')
-            ids = strv_append(ids, xstrdup(e->d_name));
+            (void)hashmap_put(ids, e->d_name, ids); /* a set */
     }
+}
+
+/* All controllers: whoever was killed while making or removing a sandbox has left groups in some of them only. */
+char **native_list(struct error *err)
+{
+    const struct cgroup_layout *l = cgroup_layout_get();
+    struct hashmap set = {0};
+    size_t n = 0;
+    int r = 0;
+
+    for (int c = 0; r == 0 && l->version && c < CGROUP_CONTROLLER_COUNT; c++)
+        if (c != CGROUP_DEVICES && c != CGROUP_IO && (l->version == 2 ? c == CGROUP_PIDS : l->mounts[c] != NULL))
+            r = list_controller((enum cgroup_controller)c, &set, err);
+    _cleanup_strv_ char **ids = xcalloc(set.count + 1, sizeof(*ids));
+    for (struct hashmap_iter it = {0}; hashmap_next(&set, &it);)
+        ids[n++] = xstrdup(it.key);
+    hashmap_free(&set, NULL);
+    return r < 0 ? NULL : take_ptr(ids);
 }
