@@ -128,11 +128,8 @@ static void parse_spec(struct pod *p)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
 
-    if (pod_spec_parse(p->object, &p->node->pod_options, &p->spec, &err) == 0) {
-        for (char **w = p->spec.warnings; w && *w; w++)
-            node_event(p->node, p->object, "Warning", "Unsupported", *w);
+    if (pod_spec_parse(p->object, &p->node->pod_options, &p->spec, &err) == 0)
         return;
-    }
     /* Enough of a spec to tell the refusal with. */
     const struct json *spec = json_get(p->object, "spec");
     size_t count = json_size(json_get(spec, "initContainers")) + 1;
@@ -176,6 +173,8 @@ static struct pod *pod_new(struct node *n, struct json *object)
     } else {
         pod_state_from_status(object, p->spec.container_count, time_now_ns(), &p->state);
         p->has_exited = pod_record(p)->phase == CONTAINER_TERMINATED && !p->state.phase;
+        for (char **w = p->spec.warnings; w && *w; w++)
+            node_event(n, object, "Warning", "Unsupported", *w);
     }
     if (!p->state.phase)
         take_address(p);

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 #include "base/strutil.h"
 #include "base/timeutil.h"
+#include "node/address_pool.h"
 #include "node/log_file.h"
 #include "node/pod_machine.h"
 #include "sandbox/paths.h"
@@ -128,6 +129,32 @@ static void test_paths(void **state UNUSED)
         assert_int_equal(path_component_ok(cases[i].s), cases[i].ok);
     _cleanup_free_ char *log = path_container_log("/d", "ns", "p", "u", "main", 3);
     assert_string_equal(log, "/d/logs/ns_p_u/main/3.log");
+}
+
+static void test_addresses(void **state UNUSED)
+{
+    struct address_pool *pool = xcalloc(1, sizeof(*pool));
+    size_t count = 0;
+
+    assert_true(address_pool_take_this(pool, "10.88.0.3"));
+    assert_false(address_pool_take_this(pool, "10.88.0.3"));
+    static const char *const others[] = {"10.88.0.0", "10.88.0.1", "10.88.255.255", "10.89.0.2", "x", "", "::1", NULL};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_false(address_pool_take_this(pool, others[i]));
+    _cleanup_free_ char *first = address_pool_take(pool), *second = address_pool_take(pool);
+    assert_string_equal(first, "10.88.0.2");
+    assert_string_equal(second, "10.88.0.4"); /* .3 is taken */
+    address_pool_release(pool, first);
+    _cleanup_free_ char *third = address_pool_take(pool);
+    assert_string_equal(third, "10.88.0.5"); /* not the one just released */
+    for (char *a; (a = address_pool_take(pool)); count++)
+        free(a);
+    assert_int_equal(count, 65536 - 3 - 3); /* .0.0, .0.1, .255.255 never; three are taken above */
+    address_pool_release(pool, "10.88.7.7");
+    address_pool_release(pool, NULL);
+    _cleanup_free_ char *last = address_pool_take(pool);
+    assert_string_equal(last, "10.88.7.7");
+    free(pool);
 }
 
 /* Log files. */
@@ -283,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_decide),
         cmocka_unit_test(test_restart_delay),
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test_setup_teardown(test_log_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_rotation, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_full_disk, setup, teardown),
