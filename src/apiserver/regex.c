@@ -9,10 +9,10 @@
 #include <pcre2.h>
 
 /*
- * Steps of backtracking. PCRE2 counts them anew for every place a match may start at, hence the division by the length;
- * the minimum is what ordinary patterns need at one place.
+ * Steps of backtracking, about 10 ns each. PCRE2 counts them anew for every place a match may start at. A pattern that
+ * begins with ^ has one; for others the total is divided, with a minimum that ordinary patterns need at one place.
  */
-#define MATCH_STEPS_TOTAL 100000
+#define MATCH_STEPS_TOTAL 500000
 #define MATCH_STEPS_MIN 500
 #define MATCH_HEAP_KIB 4096
 
@@ -20,6 +20,7 @@ struct regex {
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *limits;
+    bool anchored; /* can match at the start only */
 };
 
 static int refuse(struct error *err, const char *pattern, const char *what)
@@ -129,6 +130,9 @@ struct regex *regex_compile(const char *pattern, struct error *err)
         (void)refuse(err, pattern, (const char *)text);          /* NULL is what tells */
         return NULL;
     }
+    uint32_t options = 0;
+    (void)pcre2_pattern_info(re->code, PCRE2_INFO_ALLOPTIONS, &options); /* cannot fail */
+    re->anchored = options & PCRE2_ANCHORED;
     re->match = pcre2_match_data_create(1, NULL);
     re->limits = pcre2_match_context_create(NULL);
     if (!re->match || !re->limits)
@@ -149,10 +153,12 @@ void regex_free(struct regex *re)
 
 int regex_find(struct regex *re, const char *s, size_t len, size_t from, size_t *ret_start, size_t *ret_end)
 {
-    size_t steps = MATCH_STEPS_TOTAL / (len + 1);
+    size_t steps = re->anchored ? MATCH_STEPS_TOTAL : MATCH_STEPS_TOTAL / (len + 1);
 
     (void)pcre2_set_match_limit(re->limits, (uint32_t)MAX(steps, (size_t)MATCH_STEPS_MIN)); /* cannot fail */
-    int r = pcre2_match(re->code, (PCRE2_SPTR)s, len, from, PCRE2_NO_UTF_CHECK, re->match, re->limits);
+    /* Whoever goes on behind a match has had the text checked. */
+    uint32_t options = from ? PCRE2_NO_UTF_CHECK : 0;
+    int r = pcre2_match(re->code, (PCRE2_SPTR)s, len, from, options, re->match, re->limits);
     if (r == PCRE2_ERROR_NOMATCH)
         return 0;
     if (r < 0)

@@ -22,6 +22,6 @@ DEFINE_CLEANUP(regex_free, struct regex *);
 
 /*
  * Whether there is a match anywhere in s (which is UTF-8) from byte `from` on; where, if ret_start and ret_end are not
- * NULL. 1, 0, or -E2BIG when the limits do not suffice.
+ * NULL. 1, 0, or -E2BIG when the limits do not suffice (or s is not UTF-8).
  */
 int regex_find(struct regex *re, const char *s, size_t len, size_t from, size_t *ret_start, size_t *ret_end);

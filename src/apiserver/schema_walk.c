@@ -96,6 +96,24 @@ const struct json *schema_list_keys(struct schema_node list)
     return schema_keyword(list, "x-kubernetes-list-map-keys");
 }
 
+bool schema_same_item(struct schema_node list, const struct json *a, const struct json *b)
+{
+    const struct json *keys = schema_list_keys(list);
+
+    for (size_t i = 0; i < json_size(keys); i++) {
+        const char *name = json_str_or(json_item(keys, i), "");
+        const struct json *x = json_get(a, name), *y = json_get(b, name);
+        if (!x || !y) {
+            const struct json *fallback = schema_keyword(schema_property(schema_items(list), name), "default");
+            x = x ? x : fallback;
+            y = y ? y : fallback;
+        }
+        if (!json_equal(x, y))
+            return false;
+    }
+    return true;
+}
+
 bool schema_map_is_atomic(struct schema_node map)
 {
     return streq(json_str_or(schema_keyword(map, "x-kubernetes-map-type"), "granular"), "atomic");

@@ -50,6 +50,8 @@ struct schema_node schema_items(struct schema_node node);
 enum schema_list_type schema_list_type(struct schema_node list);
 /* The names of the key fields of a list of type map: an array of strings. */
 const struct json *schema_list_keys(struct schema_node list);
+/* Two items of a list of type map have the same keys; a key that is missing has its default. */
+bool schema_same_item(struct schema_node list, const struct json *a, const struct json *b);
 bool schema_map_is_atomic(struct schema_node map);
 
 /* Strategic merge patch's view. NULL: no merge key. */

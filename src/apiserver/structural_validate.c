@@ -1,5 +1,6 @@
 #include "apiserver/structural_internal.h"
 
+#include "apiserver/formats.h"
 #include "apiserver/regex.h"
 #include "base/hashmap.h"
 #include "base/memory.h"
@@ -164,7 +165,8 @@ static void check_string(struct schema_node node, const struct json *value, cons
                          struct field_errors *errors)
 {
     const struct json *min = schema_keyword(node, "minLength"), *max = schema_keyword(node, "maxLength");
-    const char *format = json_str(schema_keyword(node, "format")), *s = json_str(value);
+    const char *format_name = json_str(schema_keyword(node, "format")), *s = json_str(value);
+    const struct format *format = format_name ? format_find(format_name) : NULL;
     int64_t length = min || max ? characters(s, json_string_len(value)) : 0;
 
     if (min && length < json_int_or(min, 0))
@@ -173,8 +175,8 @@ static void check_string(struct schema_node node, const struct json *value, cons
     if (max && length > json_int_or(max, INT64_MAX))
         field_too_long(errors, where, json_int_or(max, 0));
     check_pattern(node, value, where, errors);
-    if (format && !structural_format_matches(format, s))
-        field_invalid(errors, where, value, "%s in body must be of type %s: \"%s\"", where, format, s);
+    if (format && !format_check(format, s, json_string_len(value)))
+        field_invalid(errors, where, value, "%s in body must be of type %s: \"%s\"", where, format_name, s);
 }
 
 /* The key of a list item as text: its key members, defaults included; NULL when one is missing. */
@@ -359,22 +361,22 @@ static void validate(struct schema_node node, const struct json *value, const st
 
 /* Rules are checked in a second walk, only on objects whose shape is right. */
 static void check_rules(struct schema_node node, const struct json *value, const struct json *old,
-                        const struct field_path *path, struct field_errors *errors)
+                        struct cel_budget *budget, const struct field_path *path, struct field_errors *errors)
 {
     if (!schema_is_known(node) || !value)
         return;
     if (schema_keyword(node, "x-kubernetes-validations"))
-        structural_check_rules(node, value, old, path, errors);
+        structural_check_rules(node, value, old, budget, path, errors);
     if (json_is(value, JSON_OBJECT)) {
         for (struct json_iter it = {0}; json_each(value, &it);) {
             struct field_path here = {.parent = path, .name = it.key, .bracket = !schema_declares(node, it.key)};
-            check_rules(schema_property(node, it.key), it.value, json_get(old, it.key), &here, errors);
+            check_rules(schema_property(node, it.key), it.value, json_get(old, it.key), budget, &here, errors);
         }
     } else if (json_is(value, JSON_ARRAY)) {
         struct schema_node items = schema_items(node);
         for (size_t i = 0; schema_is_known(items) && i < json_size(value); i++) {
             struct field_path here = {.parent = path, .index = i};
-            check_rules(items, json_item(value, i), old_item(node, old, json_item(value, i)), &here, errors);
+            check_rules(items, json_item(value, i), old_item(node, old, json_item(value, i)), budget, &here, errors);
         }
     }
 }
@@ -382,9 +384,10 @@ static void check_rules(struct schema_node node, const struct json *value, const
 void structural_validate(struct schema_node root, const struct json *value, const struct json *old,
                          struct field_errors *errors)
 {
+    struct cel_budget budget = {STRUCTURAL_COST_MAX};
     size_t before = errors->count;
 
     validate(root, value, old, NULL, errors);
     if (errors->count == before)
-        check_rules(root, value, old, NULL, errors);
+        check_rules(root, value, old, &budget, NULL, errors);
 }

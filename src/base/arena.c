@@ -27,6 +27,7 @@ static void *from_new_chunk(struct arena *a, size_t size)
     a->chunks = chunk;
     a->next = chunk->bytes + size;
     a->end = chunk->bytes + capacity;
+    a->bytes += capacity;
     return chunk->bytes;
 }
 
@@ -44,6 +45,15 @@ static void *take(struct arena *a, size_t size, size_t alignment)
 void *arena_alloc(struct arena *a, size_t size)
 {
     return memset(take(a, size, alignof(max_align_t)), 0, size);
+}
+
+void *arena_array(struct arena *a, size_t count, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(count, size, &bytes))
+        abort(); /* no machine has as much */
+    return arena_alloc(a, bytes + !bytes);
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t len)

@@ -48,6 +48,42 @@ bool parse_i64(const char *s, int64_t *ret)
     return true;
 }
 
+size_t utf8_len(const char *text, const char *end)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+
+    if (!n || (size_t)(end - text) < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    bool outside = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
+
+    return overlong || outside ? 0 : n;
+}
+
+bool utf8_valid(const char *s, size_t len)
+{
+    for (const char *end = s + len; s < end;) {
+        size_t n = utf8_len(s, end);
+        if (!n)
+            return false;
+        s += n;
+    }
+    return true;
+}
+
+size_t utf8_cut(const char *s, size_t len, size_t max)
+{
+    if (len <= max)
+        return len;
+    while (max > 0 && ((unsigned char)s[max] & 0xc0) == 0x80)
+        max--;
+    return max;
+}
+
 bool parse_duration(const char *s, int64_t *ret_ns)
 {
     static const struct {

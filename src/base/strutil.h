@@ -26,6 +26,12 @@ bool str_has_suffix(const char *s, const char *suffix);
 bool parse_i64(const char *s, int64_t *ret);
 bool parse_u64(const char *s, uint64_t *ret);
 
+/* Length of the well-formed UTF-8 sequence at text (Unicode table 3-7), 0 when it is none; text < end. */
+size_t utf8_len(const char *text, const char *end);
+bool utf8_valid(const char *s, size_t len);
+/* The longest part of valid UTF-8 that is no longer than max and ends with a whole character. */
+size_t utf8_cut(const char *s, size_t len, size_t max);
+
 /* "10s", "5m", "1h30m", "250ms" → nanoseconds; a bare number counts as seconds. */
 bool parse_duration(const char *s, int64_t *ret_ns);
 

@@ -107,23 +107,6 @@ struct lexer {
     bool nul_before; /* the last string held \u0000 */
 };
 
-/* Length of the well-formed sequence at p (Unicode table 3-7), 0 when it is none; json-c lets overlong ones through. */
-static size_t utf8_len(const char *text, const char *end)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-
-    if (!n || (size_t)(end - text) < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    bool outside = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
-
-    return overlong || outside ? 0 : n;
-}
-
 static bool lex_string(struct lexer *x)
 {
     const char *start = x->p++;

@@ -1,23 +1,11 @@
 /* Pruning, defaults, validation and rules by table. JSON is written with ' for ". */
 #include "test.h"
 
+#include "schema_fixture.h"
+
 #include "apiserver/structural.h"
 #include "base/memory.h"
 #include "base/strutil.h"
-
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 static void note(void *arg, const char *path)
 {
@@ -49,8 +37,8 @@ static void test_prune_and_default(void **state UNUSED)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        _cleanup_json_ struct json *schema = parse(cases[i].schema), *value = parse(cases[i].value);
-        _cleanup_json_ struct json *before = json_copy(value), *wanted = parse(cases[i].result);
+        _cleanup_json_ struct json *schema = fixture_json(cases[i].schema), *value = fixture_json(cases[i].value);
+        _cleanup_json_ struct json *before = json_copy(value), *wanted = fixture_json(cases[i].result);
         _cleanup_(strbuf_free) struct strbuf unknown = {0};
         struct schema_node node = schema_node_make(NULL, schema);
         _cleanup_json_ struct json *pruned = structural_prune(node, value, note, &unknown);
@@ -67,8 +55,8 @@ static void test_prune_and_default(void **state UNUSED)
 
 static char *errors_of(const char *schema_text, const char *value_text, const char *old_text)
 {
-    _cleanup_json_ struct json *schema = parse(schema_text), *value = parse(value_text);
-    _cleanup_json_ struct json *old = old_text ? parse(old_text) : NULL;
+    _cleanup_json_ struct json *schema = fixture_json(schema_text), *value = fixture_json(value_text);
+    _cleanup_json_ struct json *old = old_text ? fixture_json(old_text) : NULL;
     _cleanup_(field_errors_clear) struct field_errors errors = {0};
     struct strbuf b = {0};
 
@@ -145,10 +133,11 @@ static void test_rules(void **state UNUSED)
          "<nil>: Invalid value: \"object\": failed rule: self.a < self.b"},
         {RULE("self.a <= 2 && self.l.size() == 2"), "{'a':2,'l':[1,2]}", NULL, ""},
         {RULE("has(self.a) ? self.a == 1 : true"), "{}", NULL, ""},
-        {RULE("self.a"), "{'a':1}", NULL, "<nil>: Invalid value: \"object\": not a bool evaluating rule: self.a"},
+        {RULE("self.a"), "{'a':1}", NULL,
+         "<nil>: Invalid value: \"object\": the expression gives int, not bool evaluating rule: self.a"},
         {RULE("self.x == 1"), "{}", NULL,
          "<nil>: Invalid value: \"object\": no such key: x evaluating rule: self.x == 1"},
-        {RULE("self.l.all(x, x > 1)"), "{'l':[2]}", NULL, "*"},
+        {RULE("self.l.all(x, x > 1)"), "{'l':[2]}", NULL, ""},
         {RULE("self.a == 1 ||"), "{'a':2}", NULL, "*"},
         {RULE("((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((true"), "{}", NULL, "*"},
     };
@@ -177,12 +166,50 @@ static void test_rules(void **state UNUSED)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         _cleanup_json_ struct json *schema =
             json_build("{s:s, s:[{s:s}]}", "type", "object", "x-kubernetes-validations", "rule", texts[i].rule);
-        _cleanup_json_ struct json *value = parse("{'t':'y'}");
+        _cleanup_json_ struct json *value = fixture_json("{'t':'y'}");
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
         structural_validate(schema_node_make(NULL, schema), value, NULL, &errors);
         if (field_errors_empty(&errors) != texts[i].holds)
             print_error("%s\n", texts[i].rule);
         assert_int_equal(field_errors_empty(&errors), texts[i].holds);
+    }
+}
+
+/* The one rule of Sandbox, on its real schema. */
+static void test_sandbox_immutable(void **state UNUSED)
+{
+#define SANDBOX(spec)                                                                                                  \
+    "{'apiVersion':'agents.x-k8s.io/v1beta1','kind':'Sandbox','metadata':{'name':'a'},'spec':{'podTemplate':{'spec':{" \
+    "'containers':[{'name':'c','image':'i'}]}}" spec "}}"
+#define CLAIMS(size)                                                                                                   \
+    ",'volumeClaimTemplates':[{'metadata':{'name':'v'},'spec':{'accessModes':['ReadWriteOnce'],'resources':{"          \
+    "'requests':{'storage':'" size "'}}}}]"
+    static const char immutable[] = "spec: Invalid value: \"object\": volumeClaimTemplates is immutable";
+    static const struct {
+        const char *new, *old, *errors;
+    } cases[] = {
+        {SANDBOX(""), NULL, ""},
+        {SANDBOX(CLAIMS("1Gi")), NULL, ""},
+        {SANDBOX(""), SANDBOX(""), ""},
+        {SANDBOX(CLAIMS("1Gi")), SANDBOX(CLAIMS("1Gi")), ""},
+        {SANDBOX(CLAIMS("1Gi") ",'operatingMode':'Suspended'"), SANDBOX(CLAIMS("1Gi")), ""},
+        {SANDBOX(CLAIMS("2Gi")), SANDBOX(CLAIMS("1Gi")), immutable},
+        {SANDBOX(""), SANDBOX(CLAIMS("1Gi")), immutable},
+        {SANDBOX(CLAIMS("1Gi")), SANDBOX(""), immutable},
+        {SANDBOX(",'volumeClaimTemplates':[]"), SANDBOX(CLAIMS("1Gi")), immutable},
+        {SANDBOX(",'volumeClaimTemplates':[]"), SANDBOX(""), immutable},
+    };
+    struct schema_node root = schema_root(&fixture_context, fixture_schema("agents.x-k8s.io/v1beta1", "Sandbox"));
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_json_ struct json *new = fixture_json(cases[i].new),
+                                   *old = cases[i].old ? fixture_json(cases[i].old) : NULL;
+        _cleanup_(field_errors_clear) struct field_errors errors = {0};
+        structural_validate(root, new, old, &errors);
+        _cleanup_free_ char *text =
+            errors.count ? xasprintf("%s: %s", errors.items[0].field, errors.items[0].message) : xstrdup("");
+        assert_string_equal(text, cases[i].errors);
+        assert_true(errors.count <= 1);
     }
 }
 
@@ -192,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_prune_and_default),
         cmocka_unit_test(test_validate),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_sandbox_immutable),
     };
-    return cmocka_run_group_tests_name("structural", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("structural", tests, fixture_open, fixture_close);
 }
