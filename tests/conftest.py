@@ -10,6 +10,7 @@ import time
 import pytest
 
 from control_plane import ControlPlane
+from instance import CLEAN_DEADLINE, Instance, wait_until as wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -129,3 +130,46 @@ def namespace(plane, request):
     plane.kubectl("config", "set-context", "--current", f"--namespace={name}")
     yield name
     plane.kubectl("config", "set-context", "--current", "--namespace=default")
+
+
+@pytest.fixture(scope="session")
+def whole(holt, need_root):
+    """A running holt for all tests that leave it running."""
+    instance = Instance(holt, "--stop-sandboxes")
+    yield instance
+    log = instance.log()
+    left = instance.close()
+    assert not any(left.values()), f"{left}\n{log[-5000:]}"
+
+
+def clear(instance, namespace="default"):
+    """Takes away what a test has made, and holds holt to its promise: nothing of it is left on the host."""
+    pods = instance.items("pods", "-n", namespace)
+    uids = [pod["metadata"]["uid"] for pod in pods]
+    for kind in ("sandboxes", "pods", "services", "configmaps", "secrets", "persistentvolumeclaims"):
+        instance.kubectl("delete", kind, "--all", "-n", namespace, "--wait=false", "--grace-period=1")
+    for kind in ("sandboxes", "pods", "persistentvolumeclaims"):
+        wait_for(lambda kind=kind: not instance.items(kind, "-n", namespace), what=f"the end of all {kind}")
+    for uid in uids:
+        wait_for(lambda uid=uid: not instance.traces(uid), CLEAN_DEADLINE, what=lambda uid=uid: f"an end without {instance.traces(uid)}")
+
+
+@pytest.fixture
+def up(whole):
+    """The shared holt; what a test has made in the default namespace is gone after it."""
+    yield whole
+    clear(whole)
+
+
+@pytest.fixture
+def own(holt, need_root):
+    """own(*arguments) makes a holt for one test, which may do to it what it likes."""
+    instances = []
+
+    def make(*arguments, **keywords):
+        instances.append(Instance(holt, *arguments, **keywords))
+        return instances[-1]
+
+    yield make
+    for instance in instances:
+        instance.close()

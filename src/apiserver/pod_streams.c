@@ -69,8 +69,11 @@ static int check_stream(struct exchange *x, int kind, const struct json *pod)
         return api_fail(&x->call, status_bad_request("pod %s does not have a host assigned", x->call.name));
     if (kind == EXEC && !http_query(req, "command"))
         return api_fail(&x->call, status_bad_request("you must specify at least 1 command for the container"));
-    if ((kind == EXEC || kind == ATTACH) && !query_bool(http_query(req, "stdin")) &&
-        !query_bool(http_query(req, "stdout")) && !query_bool(http_query(req, "stderr")))
+    bool streams = query_bool(http_query(req, "stdin")) || query_bool(http_query(req, "stdout")) ||
+                   query_bool(http_query(req, "stderr"));
+    /* attach?processes=true is ours: a list of what can be attached to. */
+    bool needed = kind == EXEC || (kind == ATTACH && !query_bool(http_query(req, "processes")));
+    if (needed && !streams)
         return api_fail(&x->call, status_bad_request("you must specify at least 1 of stdin, stdout, stderr"));
     return 0;
 }
