@@ -185,7 +185,7 @@ class Instance:
         """Ends everything and takes everything away, whatever state it is in; what it found left behind."""
         for process in self.started:
             process.kill()
-            process.communicate()
+            process.wait()
         if self.up and self.up.poll() is None:
             try:
                 self.stop()

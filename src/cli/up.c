@@ -28,6 +28,8 @@
 /* A process that has run this long has earned a quick restart. */
 #define RESTART_RESET_NS (30 * NSEC_PER_SEC)
 #define STOP_TIMEOUT_S 20
+/* With the sandboxes: the usual grace of a Pod, and time to take them away. */
+#define STOP_SANDBOXES_TIMEOUT_S 60
 #define DEFAULT_USER "holt"
 #define DEFAULT_RUN_DIR "/run/holt"
 
@@ -198,6 +200,13 @@ static bool any_running(const struct supervisor *up)
     return false;
 }
 
+static void kill_all(struct supervisor *up, int signal_number)
+{
+    for (size_t i = 0; i < CHILD_COUNT; i++)
+        if (up->children[i].pid)
+            (void)kill(up->children[i].pid, signal_number); /* our own unreaped child: the pid is still its */
+}
+
 static void ended(struct child *c, int status)
 {
     _cleanup_free_ char *how =
@@ -207,6 +216,8 @@ static void ended(struct child *c, int status)
     c->ready = false;
     close_ready_pipe(c);
     if (c->up->stopping) {
+        if (c == &c->up->children[CHILD_NODE])
+            kill_all(c->up, SIGTERM);
         if (!any_running(c->up))
             (void)event_base_loopbreak(c->up->base);
         return;
@@ -228,13 +239,6 @@ static void on_child(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
                 ended(&up->children[i], status);
 }
 
-static void kill_all(struct supervisor *up, int signal_number)
-{
-    for (size_t i = 0; i < CHILD_COUNT; i++)
-        if (up->children[i].pid)
-            (void)kill(up->children[i].pid, signal_number); /* our own unreaped child: the pid is still its */
-}
-
 static void on_stop_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
     struct supervisor *up = arg;
@@ -246,15 +250,16 @@ static void on_stop_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *
 static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
     struct supervisor *up = arg;
-    struct timeval tv = {.tv_sec = STOP_TIMEOUT_S};
+    struct timeval tv = {.tv_sec = up->stop_sandboxes ? STOP_SANDBOXES_TIMEOUT_S : STOP_TIMEOUT_S};
 
     if (up->stopping)
         return;
     up->stopping = true;
-    /* SIGUSR1 tells the node to end its sandboxes first; the API server goes last, to hear of it. */
+    /* SIGUSR1 tells the node to end its sandboxes first; the others go after it, so that they hear of it. */
     if (up->stop_sandboxes && up->children[CHILD_NODE].pid)
         (void)kill(up->children[CHILD_NODE].pid, SIGUSR1);
-    kill_all(up, SIGTERM);
+    else
+        kill_all(up, SIGTERM);
     (void)evtimer_add(up->stop_timer, &tv);
     if (!any_running(up))
         (void)event_base_loopbreak(up->base);

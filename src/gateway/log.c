@@ -461,6 +461,11 @@ void gateway_log(void *arg, const struct stream_target *target, struct http_requ
     s->dir = path_container_logs(g->data_dir, s->ns, s->pod, s->uid, s->container);
     s->restart = restart;
     s->fd = s->notify = -1;
+    if (access(s->dir, R_OK | X_OK) < 0 && errno != ENOENT) { /* none yet is an empty log, one kept from us is not */
+        gateway_refuse(req, status_internal("read the log of container \"%s\": %s", s->container, strerror(errno)));
+        session_free(s);
+        return;
+    }
     http_start(req, 200, "text/plain");
     http_on_close(req, on_close, s);
     if (send_existing(s) && options.follow && options.limit != 0)

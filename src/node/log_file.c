@@ -93,6 +93,9 @@ static int create_current(const struct log_file *l)
     int fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
 
     if (dir >= 0 && fd >= 0 && l->gid != (gid_t)-1) {
+        /* The Pod's directory too: who reads the log has to get through it. */
+        _cleanup_free_ char *pod_dir = xasprintf("%s/..", l->dir);
+        (void)!chown(pod_dir, (uid_t)-1, l->gid);
         (void)!fchownat(dir, "", (uid_t)-1, l->gid, AT_EMPTY_PATH);
         (void)!fchown(fd, (uid_t)-1, l->gid);
     }
