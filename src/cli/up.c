@@ -12,6 +12,7 @@
 #include "base/strutil.h"
 #include "base/timeutil.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define RESTART_MIN_NS (100 * NSEC_PER_MSEC)
@@ -30,6 +32,9 @@
 #define STOP_TIMEOUT_S 20
 /* With the sandboxes: the usual grace of a Pod, and time to take them away. */
 #define STOP_SANDBOXES_TIMEOUT_S 60
+/* What cannot start in this time is not tried again: something has to be done about it. Until then it may be a
+ * predecessor that has not quite ended. */
+#define START_TIMEOUT_NS (3 * NSEC_PER_SEC)
 #define DEFAULT_USER "holt"
 #define DEFAULT_RUN_DIR "/run/holt"
 
@@ -64,7 +69,8 @@ struct supervisor {
     gid_t gid;
     char *admin_config, *server;
     int64_t ready_fd;
-    bool stop_sandboxes, announced, stopping;
+    int64_t started_ns;
+    bool stop_sandboxes, announced, stopping, failed;
 };
 
 static void start(struct child *c);
@@ -148,8 +154,10 @@ static void exec_child(const struct child *c, int ready_write, pid_t parent)
         (setgroups(0, NULL) < 0 || setresgid(up->gid, up->gid, up->gid) < 0 ||
          setresuid(up->uid, up->uid, up->uid) < 0))
         _exit(EXIT_HOLT_FAILED);
-    if (c->unprivileged)
+    if (c->unprivileged) {
+        (void)umask(077); /* the store has every Secret */
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    }
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* the supervisor ended before prctl */
         _exit(1);
@@ -207,14 +215,31 @@ static void kill_all(struct supervisor *up, int signal_number)
             (void)kill(up->children[i].pid, signal_number); /* our own unreaped child: the pid is still its */
 }
 
+/* Whether it has never come up, and by its own word never will. */
+static bool hopeless(const struct child *c, int status)
+{
+    return !c->up->announced && !c->ready && WIFEXITED(status) &&
+           time_monotonic_ns() - c->up->started_ns > START_TIMEOUT_NS;
+}
+
+static void begin_stop(struct supervisor *up);
+
 static void ended(struct child *c, int status)
 {
     _cleanup_free_ char *how =
         WIFSIGNALED(status) ? xasprintf("signal %d", WTERMSIG(status)) : xasprintf("status %d", WEXITSTATUS(status));
 
+    bool give_up = !c->up->stopping && hopeless(c, status);
+
     c->pid = 0;
     c->ready = false;
     close_ready_pipe(c);
+    if (give_up) {
+        log_error("giving up", "process", c->name, "how", how, NULL);
+        c->up->failed = true;
+        begin_stop(c->up);
+        return;
+    }
     if (c->up->stopping) {
         if (c == &c->up->children[CHILD_NODE])
             kill_all(c->up, SIGTERM);
@@ -247,9 +272,8 @@ static void on_stop_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void *
     kill_all(up, SIGKILL);
 }
 
-static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+static void begin_stop(struct supervisor *up)
 {
-    struct supervisor *up = arg;
     struct timeval tv = {.tv_sec = up->stop_sandboxes ? STOP_SANDBOXES_TIMEOUT_S : STOP_TIMEOUT_S};
 
     if (up->stopping)
@@ -263,6 +287,11 @@ static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     (void)evtimer_add(up->stop_timer, &tv);
     if (!any_running(up))
         (void)event_base_loopbreak(up->base);
+}
+
+static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    begin_stop(arg);
 }
 
 static void on_wait(evutil_socket_t fd, short what UNUSED, void *arg)
@@ -324,20 +353,20 @@ static void define_children(struct supervisor *up, const char *node_config)
     }
 }
 
-/* One supervisor per run directory: the lock goes with the process, however it ends. */
-static int lock_run_dir(const char *run_dir, struct error *err)
+/* One supervisor per directory: the lock goes with the process, however it ends. */
+static int lock_dir(const char *option, const char *path, mode_t mode, struct error *err)
 {
-    int dir = mkdirs_at(AT_FDCWD, run_dir, 0755, err);
+    int dir = mkdirs_at(AT_FDCWD, path, mode, err);
     if (dir < 0)
         return dir;
     int fd = openat(dir, "up.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     int code = errno;
     (void)close(dir);
     if (fd < 0)
-        return error_set_errno(err, code, "open %s/up.lock", run_dir);
+        return error_set_errno(err, code, "open %s/up.lock", path);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         (void)close(fd);
-        return error_set(err, EBUSY, "holt is already running with --run-dir %s", run_dir);
+        return error_set(err, EBUSY, "holt is already running with %s %s", option, path);
     }
     return fd;
 }
@@ -358,6 +387,10 @@ static int check_listen(const char *listen, struct error *err)
 
     if (!colon || colon == listen || !parse_u64(colon + 1, &port) || port == 0 || port > 65535)
         return error_set(err, EINVAL, "--listen: \"%s\" is not ADDRESS:PORT", listen);
+    _cleanup_free_ char *host = host_of(listen);
+    unsigned char address[sizeof(struct in6_addr)];
+    if (inet_pton(AF_INET, host, address) != 1 && inet_pton(AF_INET6, host, address) != 1)
+        return error_set(err, EINVAL, "--listen: \"%s\" is not an IP address", host);
     return 0;
 }
 
@@ -477,10 +510,6 @@ static int prepare(struct supervisor *up, char **ret_node_config, struct error *
     bool wildcard = streq(host, "0.0.0.0") || streq(host, "::");
     _cleanup_(pki_paths_free) struct pki_paths pki = {0};
 
-    int dir = mkdirs_at(AT_FDCWD, up->data_dir, 0711, err);
-    if (dir < 0)
-        return dir;
-    (void)close(dir);
     if (check_reach(up, err) < 0)
         return -EACCES;
     int r = pki_prepare(up->data_dir, host, &pki, err);
@@ -577,17 +606,20 @@ int cmd_up(int argc, char **argv)
         (void)fcntl((int)up.ready_fd, F_SETFD, FD_CLOEXEC);
 
     log_setup("up", LOG_LEVEL_INFO);
-    _cleanup_close_ int lock = lock_run_dir(up.run_dir, &err);
-    if (lock < 0 || find_user(&up, &err) < 0 || prepare(&up, &node_config, &err) < 0)
+    _cleanup_close_ int lock = lock_dir("--run-dir", up.run_dir, 0755, &err);
+    _cleanup_close_ int data_lock = lock < 0 ? -1 : lock_dir("--data-dir", up.data_dir, 0711, &err);
+    if (data_lock < 0 || find_user(&up, &err) < 0 || prepare(&up, &node_config, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     up.base = event_base_new();
     if (!up.base || listen_for_wait(&up, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     watch_signals(&up);
     define_children(&up, node_config);
+    up.started_ns = time_monotonic_ns();
     start(&up.children[CHILD_CONTROL]);
     start(&up.children[CHILD_EGRESS]);
     (void)event_base_dispatch(up.base);
+    bool failed = up.failed;
     release(&up);
-    return 0;
+    return failed ? failf(EXIT_HOLT_FAILED, "holt could not be started") : 0;
 }

@@ -99,6 +99,15 @@ def test_one_for_each_run_directory(own):
     assert instance.kubectl("get", "--raw", "/readyz") == "ok"
 
 
+def test_one_for_each_data_directory(own):
+    instance = own()
+    other = own(data=instance.data, start=False)
+    code, text = refused(other)
+    assert code == 125 and f"already running with --data-dir {instance.data}" in text
+    instance.kill("node")  # its successor reads what is in the data directory
+    assert instance.kubectl("get", "--raw", "/readyz") == "ok"
+
+
 def test_port_in_use(own):
     instance = own(start=False)
     with socket.socket() as taken:
@@ -147,7 +156,7 @@ def test_store_that_is_none(own):
 def test_without_root(own, holt):
     instance = own(start=False)
     done = subprocess.run(instance.command(), capture_output=True, text=True, timeout=DEADLINE, user=65534, group=65534, extra_groups=[])
-    assert done.returncode == 2 and "needs root" in done.stderr
+    assert done.returncode == 64 and "needs root" in done.stderr
 
 
 def test_interrupted_at_any_moment(own):
