@@ -72,7 +72,7 @@ int blank_make_data(const char *dir, struct error *err)
 
 int blank_make_run(const char *dir, gid_t gid, struct error *err)
 {
-    static const char *const files[] = {POD_LOWER "/etc/hosts", POD_LOWER "/etc/hostname",
+    static const char *const files[] = {POD_BEGUN, POD_LOWER "/etc/hosts", POD_LOWER "/etc/hostname",
                                         POD_LOWER "/etc/resolv.conf"};
     int r = make_dir(dir, NULL, 0710, err);
 

@@ -40,4 +40,5 @@ int blank_make_socket(const char *run_dir, gid_t gid, struct error *err);
 /* Names below D/pods/<uid> and R/pods/<uid>. */
 #define POD_ROOT "root"               /* data: upper and work directories of the root */
 #define POD_MESSAGE "termination-log" /* data: the container's last words */
+#define POD_BEGUN "begun"             /* run: the sandbox that was told to run its process */
 #define POD_LOWER "lower"             /* run: a lower above the image, with the node's files of /etc */

@@ -181,7 +181,7 @@ static void terminate(struct pod *p, struct container_exit e)
 
     e.valid = true;
     e.finished_ns = time_now_ns();
-    e.started_ns = c->phase == CONTAINER_RUNNING ? c->started_ns : e.finished_ns;
+    e.started_ns = c->phase == CONTAINER_RUNNING ? c->started_ns : p->adopted ? pod_told_start_ns(p) : e.finished_ns;
     e.id = c->id ? xstrdup(c->id) : NULL;
     container_exit_clear(&c->exit);
     c->exit = e;
@@ -200,7 +200,7 @@ void pod_ended(struct pod *p, const struct guest_exit *exit)
 
     pod_drop_connections(p);
     probes_stop(p);
-    if (p->adopted && pod_record(p)->phase == CONTAINER_WAITING) {
+    if (p->adopted && pod_record(p)->phase == CONTAINER_WAITING && !pod_begun(p)) {
         /* The node went away before it told the guest what to run. */
         p->sandbox = SANDBOX_ENDED;
         p->state.sandbox = false;

@@ -76,6 +76,13 @@ void pod_adopt(struct pod *p);
 /* Fetches what the Pod refers to; pod_step() follows when it is here. */
 void pod_fetch_inputs(struct pod *p);
 char *pod_socket(const struct pod *p);
+/*
+ * Whether the process of the current sandbox may have run. Noted before the guest is told, in a file of its own that is
+ * quick to write: a container that may have run is never taken for one that has not, whenever the node was killed.
+ */
+bool pod_begun(const struct pod *p);
+/* When the API was told the current run began; now when it was not. */
+int64_t pod_told_start_ns(const struct pod *p);
 
 /* pod_end.c */
 void pod_ask_to_end(struct pod *p, int64_t grace_s);

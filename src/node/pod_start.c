@@ -20,6 +20,7 @@
 #define RETRY_FIRST_S 1
 #define RETRY_MAX_S 300
 #define SETTLE_MS 2
+#define BEGUN_MAX 64
 #define START_TOLD_NS (500 * NSEC_PER_MSEC)
 
 char *pod_socket(const struct pod *p)
@@ -382,7 +383,7 @@ static void on_started(void *arg)
     p->failures = 0;
     if (c->phase != CONTAINER_RUNNING) {
         c->phase = CONTAINER_RUNNING;
-        c->started_ns = time_now_ns();
+        c->started_ns = p->adopted ? pod_told_start_ns(p) : time_now_ns();
     }
     probes_start(p); /* says whether it is started and ready */
     pod_step(p);
@@ -431,6 +432,49 @@ static int open_log(struct pod *p, struct error *err)
     return p->log ? 0 : -EIO;
 }
 
+static char *begun_path(const struct pod *p)
+{
+    _cleanup_free_ char *run = path_pod_run(p->node->run_dir, p->uid);
+
+    return xasprintf("%s/" POD_BEGUN, run);
+}
+
+bool pod_begun(const struct pod *p)
+{
+    _cleanup_free_ char *path = begun_path(p), *id = NULL;
+
+    return p->state.sandbox_id && file_read_at(AT_FDCWD, path, BEGUN_MAX, &id, NULL, NULL) == 0 &&
+           streq(id, p->state.sandbox_id);
+}
+
+static int note_begun(const struct pod *p, struct error *err)
+{
+    _cleanup_free_ char *path = begun_path(p);
+    _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int r = fd < 0 ? -errno : fd_write_all(fd, p->state.sandbox_id, strlen(p->state.sandbox_id));
+
+    return r < 0 ? error_set_errno(err, -r, "write %s", path) : 0;
+}
+
+int64_t pod_told_start_ns(const struct pod *p)
+{
+    static const char *const lists[] = {"containerStatuses", "initContainerStatuses"};
+    const struct container_record *c = &p->state.containers[p->state.current];
+    int64_t ns;
+
+    for (size_t l = 0; c->id && l < ARRAY_LEN(lists); l++) {
+        const struct json *list = json_at(p->object, "status", lists[l], NULL);
+        for (size_t i = 0; i < json_size(list); i++) {
+            const struct json *status = json_item(list, i);
+            const char *began = json_str_at(status, "state", "running", "startedAt", NULL);
+            if (began && streq(json_str_or(json_get(status, "containerID"), ""), c->id) &&
+                time_parse_rfc3339(began, &ns))
+                return ns;
+        }
+    }
+    return time_now_ns();
+}
+
 static int start_process(struct pod *p, const struct start *s, struct error *err)
 {
     const struct pod_container *c = pod_container(p);
@@ -450,6 +494,8 @@ static int start_process(struct pod *p, const struct start *s, struct error *err
     };
     _cleanup_free_ char *socket = pod_socket(p);
 
+    if (note_begun(p, err) < 0)
+        return -EIO;
     p->link = link_start(p->node->base, socket, &request, p->log, &link_callbacks, p, err);
     return p->link ? 0 : -EIO;
 }
@@ -531,6 +577,6 @@ void pod_adopt(struct pod *p)
         return;
     }
     log_warn("a sandbox ended while the node was away", "pod", p->name, "error", error_text(&err), NULL);
-    if (c->phase == CONTAINER_RUNNING)
+    if (c->phase == CONTAINER_RUNNING || pod_begun(p))
         pod_ended(p, NULL);
 }

@@ -7,6 +7,7 @@
  *
  *     R/pods/<uid>/guest.sock   the guest listens here: one connection per operation (wire/guest_client.h)
  *     R/pods/<uid>/state.json   identity, sandbox, restart count, last exit, pod IP, log offsets (atomically written)
+ *     R/pods/<uid>/begun        the sandbox that was told to run its process: it may have run
  *     R/pods/<uid>/volumes/     files of ConfigMaps, Secrets and the like
  *     D/pods/<uid>/             root upper layer, volumes that end with the Pod, files the node makes
  *     D/volumes/pvc/<ns>/<name>-<uid>/   one directory for each PersistentVolumeClaim

@@ -603,6 +603,21 @@ def test_sandbox_lost_while_the_node_is_away(cluster):
     assert status_of(pod)["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
+def test_never_twice(cluster):
+    """However soon after its start node and sandbox are lost: a Pod that may run once does, and says so."""
+    volumes = [{"name": "v", "hostPath": {"path": str(cluster.shared)}}]
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    for i in range(12):
+        cluster.shell(f"once{i}", f"echo run >>/v/once{i}; sleep 1000", volumes=volumes, container=mount)
+        uid = cluster.wait_pod(f"once{i}", lambda p: condition(p, "Ready") == "True")["metadata"]["uid"]
+        cluster.kill_node()
+        os.kill(min(map(int, cluster.guests(uid))), signal.SIGKILL)
+        cluster.start_node()
+        ended = state(cluster.wait_phase(f"once{i}", "Failed"))["terminated"]
+        assert ended["reason"] == "ContainerStatusUnknown"
+        assert (cluster.shared / f"once{i}").read_text() == "run\n"
+
+
 def test_machine_restarted(cluster):
     """The run directory is gone with all processes, the data is there."""
     cluster.shell("a", "sleep 1000", restartPolicy="Always")
@@ -634,7 +649,8 @@ def test_killed_again_and_again_while_pods_come_and_go(cluster):
     """No sandbox without Pod, none twice, no trace."""
     for round_ in range(6):
         for i in range(4):
-            cluster.shell(f"p{round_}-{i}", "sleep 1000")
+            # Whether it ran may be unclear; then only this policy runs it again.
+            cluster.shell(f"p{round_}-{i}", "sleep 1000", restartPolicy="Always")
         time.sleep(0.005 * round_ * 3)
         cluster.kill_node()
         cluster.start_node()
