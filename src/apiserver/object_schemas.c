@@ -1,26 +1,87 @@
 #include "apiserver/object_schemas.h"
 
-#include "apiserver/object_fields.h"
 #include "apiserver/structural.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/strutil.h"
 
+/* A resource's schema, compiled when it is first needed. */
+struct compiled {
+    const struct resource *resource; /* a reference, so that no other one can come to have its address */
+    struct structural_schema *schema;
+};
+
 struct object_schemas {
     struct resource_table *table;
+    uint64_t changes; /* of the table when the list was last looked through */
+    struct structural_set *definitions;
+    struct compiled *items;
+    size_t count, capacity;
 };
+
+static const struct json *find_definition(void *arg, const char *name)
+{
+    return resource_schema_definition(arg, name);
+}
 
 struct object_schemas *object_schemas_new(struct resource_table *table)
 {
     struct object_schemas *s = xcalloc(1, sizeof(*s));
 
     s->table = table;
+    s->definitions = structural_set_new(&(struct schema_context){find_definition, table});
     return s;
+}
+
+static void drop(struct compiled *c)
+{
+    structural_schema_free(c->schema);
+    resource_unref((struct resource *)c->resource);
 }
 
 void object_schemas_free(struct object_schemas *s)
 {
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        drop(&s->items[i]);
+    structural_set_free(s->definitions);
+    free(s->items);
     free(s);
+}
+
+/* Those of resources that are served no more, or otherwise. */
+static void drop_outdated(struct object_schemas *s)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        const struct resource *r = s->items[i].resource;
+        if (resource_by_plural(s->table, r->group, r->version, r->plural) == r)
+            s->items[kept++] = s->items[i];
+        else
+            drop(&s->items[i]);
+    }
+    s->count = kept;
+    s->changes = resource_table_changes(s->table);
+}
+
+/* Valid until the table changes. */
+static const struct structural_schema *schema_of(const struct api_call *c)
+{
+    struct object_schemas *s = c->server->schemas;
+
+    if (s->changes != resource_table_changes(s->table))
+        drop_outdated(s);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->items[i].resource == c->resource)
+            return s->items[i].schema;
+    GROW(s->items, s->capacity, s->count + 1);
+    s->items[s->count] = (struct compiled){
+        .resource = resource_ref(c->resource),
+        .schema = structural_compile(s->definitions, c->resource->schema, true),
+    };
+    return s->items[s->count++].schema;
 }
 
 struct findings {
@@ -87,16 +148,10 @@ static void on_unknown(void *arg, const char *path)
         f->first_unknown = xstrdup(path);
 }
 
-static struct schema_node root_of(const struct api_call *c, const struct schema_context *context)
-{
-    return schema_root(context, c->resource->schema);
-}
-
 struct json *object_known_fields(struct api_call *c, struct json *object)
 {
-    const struct schema_context context = object_schema_context(c->server);
     struct findings f = {0};
-    struct json *known = structural_prune(root_of(c, &context), object, on_unknown, &f);
+    struct json *known = structural_prune(schema_of(c), object, on_unknown, &f);
 
     for (size_t i = 0; c->duplicates && c->duplicates[i]; i++)
         f.texts = strv_append(f.texts, xasprintf("duplicate field \"%s\"", c->duplicates[i]));
@@ -111,8 +166,7 @@ struct json *object_known_fields(struct api_call *c, struct json *object)
 
 void object_default(struct api_call *c, struct json **object)
 {
-    const struct schema_context context = object_schema_context(c->server);
-    struct json *filled = structural_default(root_of(c, &context), *object);
+    struct json *filled = structural_default(schema_of(c), *object);
 
     json_unref(*object);
     *object = filled;
@@ -121,7 +175,5 @@ void object_default(struct api_call *c, struct json **object)
 
 void object_validate(struct api_call *c, const struct json *object, const struct json *old, struct field_errors *errors)
 {
-    const struct schema_context context = object_schema_context(c->server);
-
-    structural_validate(root_of(c, &context), object, old, errors);
+    structural_validate(schema_of(c), object, old, errors);
 }

@@ -1,22 +1,41 @@
-#include "apiserver/structural.h"
+#include "apiserver/structural_internal.h"
 
 #include "base/memory.h"
 #include "base/strutil.h"
 
-static bool keyword_true(struct schema_node node, const char *keyword)
+/* What a walk changes: a copy of one level, made when the first change comes. */
+struct change {
+    struct json *value; /* borrowed */
+    struct json *copy;  /* NULL: nothing has changed */
+};
+
+static struct json *changing(struct change *c)
 {
-    return json_bool_or(schema_keyword(node, keyword), false);
+    if (!c->copy)
+        c->copy = json_copy_shallow(c->value);
+    return c->copy;
 }
 
-static bool is_whole_object(struct schema_node node)
+/* Takes member, which is another reference to what is there if nothing has changed in it. */
+static void set_member(struct change *c, const char *key, struct json *old, struct json *member)
 {
-    return node.whole_object || keyword_true(node, "x-kubernetes-embedded-resource");
+    if (member == old)
+        json_unref(member);
+    else
+        json_set(changing(c), key, member);
 }
 
-/* Members every object has, whatever its schema says. */
-static bool always_known(struct schema_node node, const char *name)
+static void set_item(struct change *c, size_t i, struct json *item)
 {
-    return is_whole_object(node) && (streq(name, "apiVersion") || streq(name, "kind") || streq(name, "metadata"));
+    if (item == json_item(c->value, i))
+        json_unref(item);
+    else
+        json_set_item(changing(c), i, item);
+}
+
+static struct json *result(const struct change *c)
+{
+    return c->copy ? c->copy : json_ref(c->value);
 }
 
 /* --- unknown fields --- */
@@ -26,16 +45,13 @@ struct pruning {
     void *arg;
 };
 
-static struct json *prune(const struct pruning *p, struct schema_node node, struct json *value,
+static struct json *prune(const struct pruning *p, const struct structural *s, struct json *value,
                           const struct field_path *path);
 
-/* Whether the schema leaves room for a member it does not name. */
-static bool takes_any(struct schema_node node)
+/* Members every object has, whatever its schema says. */
+static bool always_known(const struct structural *s, const char *name)
 {
-    const struct json *additional = schema_keyword(node, "additionalProperties");
-
-    return keyword_true(node, "x-kubernetes-preserve-unknown-fields") || json_is(additional, JSON_OBJECT) ||
-           json_bool_or(additional, false);
+    return s->whole_object && (streq(name, "apiVersion") || streq(name, "kind") || streq(name, "metadata"));
 }
 
 static void report(const struct pruning *p, const struct field_path *path)
@@ -46,160 +62,109 @@ static void report(const struct pruning *p, const struct field_path *path)
     p->unknown(p->arg, text);
 }
 
-static struct json *prune_object(const struct pruning *p, struct schema_node node, struct json *value,
+static struct json *prune_object(const struct pruning *p, const struct structural *s, struct json *value,
                                  const struct field_path *path)
 {
-    struct json *copy = NULL;
-    bool any = takes_any(node);
+    struct change c = {.value = value};
 
     for (struct json_iter it = {0}; json_each(value, &it);) {
         struct field_path here = {.parent = path, .name = it.key};
+        bool named;
+        const struct structural_place *place = structural_member(s, it.key, &named);
 
-        if (!any && !schema_declares(node, it.key) && !always_known(node, it.key)) {
+        if (!named && !s->open && !always_known(s, it.key)) {
             report(p, &here);
-            if (!copy)
-                copy = json_copy_shallow(value);
-            json_remove(copy, it.key);
-            continue;
+            json_remove(changing(&c), it.key);
+        } else if (place->node) {
+            set_member(&c, it.key, it.value, prune(p, place->node, it.value, &here));
         }
-        struct json *kept = prune(p, schema_property(node, it.key), it.value, &here);
-        if (kept == it.value) {
-            json_unref(kept);
-            continue;
-        }
-        if (!copy)
-            copy = json_copy_shallow(value);
-        json_set(copy, it.key, kept);
     }
-    return copy ? copy : json_ref(value);
+    return result(&c);
 }
 
-static struct json *prune_array(const struct pruning *p, struct schema_node node, struct json *value,
+static struct json *prune_array(const struct pruning *p, const struct structural *s, struct json *value,
                                 const struct field_path *path)
 {
-    struct schema_node items = schema_items(node);
-    struct json *copy = NULL;
+    struct change c = {.value = value};
 
-    for (size_t i = 0; i < json_size(value); i++) {
+    for (size_t i = 0; s->items.node && i < json_size(value); i++) {
         struct field_path here = {.parent = path, .index = i};
-        struct json *kept = prune(p, items, json_item(value, i), &here);
-
-        if (kept == json_item(value, i)) {
-            json_unref(kept);
-            continue;
-        }
-        if (!copy)
-            copy = json_copy_shallow(value);
-        json_set_item(copy, i, kept);
+        set_item(&c, i, prune(p, s->items.node, json_item(value, i), &here));
     }
-    return copy ? copy : json_ref(value);
+    return result(&c);
 }
 
-static struct json *prune(const struct pruning *p, struct schema_node node, struct json *value,
+static struct json *prune(const struct pruning *p, const struct structural *s, struct json *value,
                           const struct field_path *path)
 {
-    if (!schema_is_known(node))
-        return json_ref(value);
     if (json_is(value, JSON_OBJECT))
-        return prune_object(p, node, value, path);
+        return prune_object(p, s, value, path);
     if (json_is(value, JSON_ARRAY))
-        return prune_array(p, node, value, path);
+        return prune_array(p, s, value, path);
     return json_ref(value);
 }
 
-struct json *structural_prune(struct schema_node root, struct json *value, void (*unknown)(void *arg, const char *path),
-                              void *arg)
+struct json *structural_prune(const struct structural_schema *s, struct json *value,
+                              void (*unknown)(void *arg, const char *path), void *arg)
 {
     const struct pruning p = {unknown, arg};
 
-    return prune(&p, root, value, NULL);
+    return s->root.node ? prune(&p, s->root.node, value, NULL) : json_ref(value);
 }
 
 /* --- defaults --- */
 
-static void set_member(struct json **copy, struct json *value, const char *key, struct json *member)
-{
-    if (!*copy)
-        *copy = json_copy_shallow(value);
-    json_set(*copy, key, member);
-}
+static struct json *fill(const struct structural *s, struct json *value);
 
-/* The default of a property, with the defaults within it; NULL when it has none. */
-static struct json *default_of(struct schema_node property)
+static void fill_missing(const struct structural *s, struct change *c)
 {
-    const struct json *given = schema_keyword(property, "default");
-    _cleanup_json_ struct json *copy = json_copy(given);
+    for (size_t i = 0; i < s->default_count; i++) {
+        const struct structural_property *p = s->with_default[i];
 
-    return given ? structural_default(property, copy) : NULL;
-}
-
-static void default_missing(struct schema_node node, struct json *value, struct json **copy)
-{
-    for (struct json_iter it = {0}; json_each(schema_keyword(node, "properties"), &it);) {
-        if (json_get(value, it.key))
+        if (json_get(c->value, p->name) || (p->place.nullable && json_has(c->value, p->name)))
             continue;
-        struct schema_node property = schema_property(node, it.key);
-        bool is_null = json_has(value, it.key);
-        if (is_null && keyword_true(property, "nullable"))
-            continue;
-        struct json *filled = default_of(property);
-        if (filled)
-            set_member(copy, value, it.key, filled);
+        json_set(changing(c), p->name, fill(p->place.node, (struct json *)p->place.fallback));
     }
 }
 
-static struct json *default_object(struct schema_node node, struct json *value)
+static struct json *fill_object(const struct structural *s, struct json *value)
 {
-    struct json *copy = NULL;
+    struct change c = {.value = value};
 
     for (struct json_iter it = {0}; json_each(value, &it);) {
-        struct schema_node property = schema_property(node, it.key);
+        bool named;
+        const struct structural_place *place = structural_member(s, it.key, &named);
 
-        if (!it.value) {
-            if (schema_is_known(property) && !keyword_true(property, "nullable") &&
-                !keyword_true(property, "x-kubernetes-preserve-unknown-fields")) {
-                if (!copy)
-                    copy = json_copy_shallow(value);
-                json_remove(copy, it.key);
-            }
+        if (!place->node)
             continue;
-        }
-        struct json *filled = structural_default(property, it.value);
-        if (filled == it.value)
-            json_unref(filled);
-        else
-            set_member(&copy, value, it.key, filled);
+        if (it.value)
+            set_member(&c, it.key, it.value, fill(place->node, it.value));
+        else if (!place->nullable && !place->node->preserve)
+            json_remove(changing(&c), it.key);
     }
-    default_missing(node, value, &copy);
-    return copy ? copy : json_ref(value);
+    fill_missing(s, &c);
+    return result(&c);
 }
 
-static struct json *default_array(struct schema_node node, struct json *value)
+static struct json *fill_array(const struct structural *s, struct json *value)
 {
-    struct schema_node items = schema_items(node);
-    struct json *copy = NULL;
+    struct change c = {.value = value};
 
-    for (size_t i = 0; i < json_size(value); i++) {
-        struct json *filled = structural_default(items, json_item(value, i));
-
-        if (filled == json_item(value, i)) {
-            json_unref(filled);
-            continue;
-        }
-        if (!copy)
-            copy = json_copy_shallow(value);
-        json_set_item(copy, i, filled);
-    }
-    return copy ? copy : json_ref(value);
+    for (size_t i = 0; s->items.node && i < json_size(value); i++)
+        set_item(&c, i, fill(s->items.node, json_item(value, i)));
+    return result(&c);
 }
 
-struct json *structural_default(struct schema_node node, struct json *value)
+static struct json *fill(const struct structural *s, struct json *value)
 {
-    if (!schema_is_known(node))
-        return json_ref(value);
     if (json_is(value, JSON_OBJECT))
-        return default_object(node, value);
+        return fill_object(s, value);
     if (json_is(value, JSON_ARRAY))
-        return default_array(node, value);
+        return fill_array(s, value);
     return json_ref(value);
+}
+
+struct json *structural_default(const struct structural_schema *s, struct json *value)
+{
+    return s->root.node ? fill(s->root.node, value) : json_ref(value);
 }

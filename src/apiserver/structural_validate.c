@@ -1,7 +1,5 @@
 #include "apiserver/structural_internal.h"
 
-#include "apiserver/formats.h"
-#include "apiserver/regex.h"
 #include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
@@ -9,31 +7,19 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Patterns are few and come back with every object: each is compiled once. Cleared when it has grown too large. */
-#define PATTERNS_MAX 2000
+/* One walk. */
+struct validation {
+    struct field_errors *errors;
+    bool lenient; /* what is as it was is let be */
+};
 
-static struct regex *compiled(const char *pattern)
-{
-    static struct hashmap cache;
-    struct regex *re = hashmap_get(&cache, pattern);
+/* A value in its place. */
+struct spot {
+    const struct json *value, *old; /* old NULL: none, or not known */
+    const struct field_path *path;
+};
 
-    if (re)
-        return re;
-    if (cache.count >= PATTERNS_MAX)
-        hashmap_free(&cache, (void (*)(void *))regex_free);
-    re = regex_compile(pattern, NULL);
-    if (re)
-        (void)hashmap_put(&cache, pattern, re);
-    return re;
-}
-
-static void validate(struct schema_node node, const struct json *value, const struct json *old,
-                     const struct field_path *path, struct field_errors *errors);
-
-static bool keyword_true(struct schema_node node, const char *keyword)
-{
-    return json_bool_or(schema_keyword(node, keyword), false);
-}
+static void validate(const struct validation *v, const struct structural *s, const struct spot *at);
 
 static const char *type_name(const struct json *v)
 {
@@ -58,82 +44,97 @@ static const char *type_name(const struct json *v)
 
 static bool type_matches(const char *type, const struct json *value)
 {
-    const char *found = type_name(value);
-
-    if (streq(type, "number"))
-        return streq(found, "number") || streq(found, "integer");
-    if (streq(type, "integer") && streq(found, "number")) {
+    switch (json_kind(value)) {
+    case JSON_INT:
+        return streq(type, "integer") || streq(type, "number");
+    case JSON_DOUBLE: {
         double d = json_double_or(value, 0.5);
-        return d == floor(d) && fabs(d) < 9.0e18;
+        return streq(type, "number") || (streq(type, "integer") && d == floor(d) && fabs(d) < 9.0e18);
     }
-    return streq(type, found);
+    default:
+        return streq(type, type_name(value));
+    }
+}
+
+/* The place as text, for errors. */
+static char *where_is(const struct spot *at)
+{
+    return field_path_text(at->path);
 }
 
 /* False: the value is of another type; nothing else about it can be said. */
-static bool check_type(struct schema_node node, const struct json *value, const char *where,
-                       struct field_errors *errors)
+static bool check_type(const struct validation *v, const struct structural *s, const struct spot *at)
 {
-    const char *type = json_str(schema_keyword(node, "type"));
-    const char *format = json_str_or(schema_keyword(node, "format"), "");
+    const char *type = s->type;
 
-    if (keyword_true(node, "x-kubernetes-int-or-string")) {
-        if (json_is(value, JSON_INT) || json_is(value, JSON_STRING) ||
-            (json_is(value, JSON_DOUBLE) && streq(format, "quantity")))
+    if (s->int_or_string) {
+        bool quantity = s->limits && s->limits->format && streq(s->limits->format_name, "quantity");
+        if (json_is(at->value, JSON_INT) || json_is(at->value, JSON_STRING) ||
+            (json_is(at->value, JSON_DOUBLE) && quantity))
             return true;
         type = "integer,string";
-    } else if (!type || type_matches(type, value)) {
+    } else if (!type || type_matches(type, at->value)) {
         return true;
     }
-    _cleanup_json_ struct json *found = json_string(type_name(value));
-    field_type_invalid(errors, where, found, "%s in body must be of type %s: \"%s\"", where, type, type_name(value));
+    _cleanup_free_ char *where = where_is(at);
+    _cleanup_json_ struct json *found = json_string(type_name(at->value));
+    field_type_invalid(v->errors, where, found, "%s in body must be of type %s: \"%s\"", where, type,
+                       type_name(at->value));
     return false;
 }
 
-static void check_enum(struct schema_node node, const struct json *value, const char *where,
-                       struct field_errors *errors)
+static void check_enum(const struct validation *v, const struct structural_limits *l, const struct spot *at)
 {
-    const struct json *allowed = schema_keyword(node, "enum");
-
-    if (!allowed)
-        return;
-    for (size_t i = 0; i < json_size(allowed); i++)
-        if (json_equal(value, json_item(allowed, i)))
+    for (size_t i = 0; i < json_size(l->values); i++)
+        if (json_equal(at->value, json_item(l->values, i)))
             return;
-    field_not_supported(errors, where, value, allowed);
+    _cleanup_free_ char *where = where_is(at);
+    field_not_supported(v->errors, where, at->value, l->values);
 }
 
-static void check_number(struct schema_node node, const struct json *value, const char *where,
-                         struct field_errors *errors)
+/* `F in body should be WHAT LIMIT` */
+static void out_of_range(const struct validation *v, const struct spot *at, const char *what, const struct json *limit)
 {
-    const struct json *min = schema_keyword(node, "minimum"), *max = schema_keyword(node, "maximum");
-    const struct json *multiple = schema_keyword(node, "multipleOf");
-    const char *format = json_str_or(schema_keyword(node, "format"), "");
-    double v = json_double_or(value, 0);
+    _cleanup_free_ char *where = where_is(at);
+    _cleanup_free_ char *text = json_text(limit);
 
-    if (min) {
-        bool exclusive = keyword_true(node, "exclusiveMinimum");
-        double m = json_double_or(min, 0);
-        _cleanup_free_ char *text = json_text(min);
-        if (exclusive ? v <= m : v < m)
-            field_invalid(errors, where, value, "%s in body should be greater than %s%s", where,
-                          exclusive ? "" : "or equal to ", text);
+    field_invalid(v->errors, where, at->value, "%s in body should be %s %s", where, what, text);
+}
+
+/* Integers are compared as such, for doubles cannot hold all of them. <0, 0, >0. */
+static int compare(const struct json *a, const struct json *b)
+{
+    if (json_is(a, JSON_INT) && json_is(b, JSON_INT)) {
+        int64_t x = json_int_or(a, 0), y = json_int_or(b, 0);
+        return x < y ? -1 : x > y;
     }
-    if (max) {
-        bool exclusive = keyword_true(node, "exclusiveMaximum");
-        double m = json_double_or(max, 0);
-        _cleanup_free_ char *text = json_text(max);
-        if (exclusive ? v >= m : v > m)
-            field_invalid(errors, where, value, "%s in body should be less than %s%s", where,
-                          exclusive ? "" : "or equal to ", text);
+    double x = json_double_or(a, 0), y = json_double_or(b, 0);
+    return x < y ? -1 : x > y;
+}
+
+static bool is_multiple(const struct json *value, const struct json *of)
+{
+    if (json_is(value, JSON_INT) && json_is(of, JSON_INT))
+        return json_int_or(of, 1) == 0 || json_int_or(of, 1) == -1 || json_int_or(value, 0) % json_int_or(of, 1) == 0;
+    double quotient = json_double_or(value, 0) / json_double_or(of, 1);
+    return fabs(quotient - round(quotient)) < 1e-9 * fmax(1, fabs(quotient));
+}
+
+static void check_number(const struct validation *v, const struct structural_limits *l, const struct spot *at)
+{
+    int c;
+
+    if (l->minimum && ((c = compare(at->value, l->minimum)) < 0 || (c == 0 && l->exclusive_minimum)))
+        out_of_range(v, at, l->exclusive_minimum ? "greater than" : "greater than or equal to", l->minimum);
+    if (l->maximum && ((c = compare(at->value, l->maximum)) > 0 || (c == 0 && l->exclusive_maximum)))
+        out_of_range(v, at, l->exclusive_maximum ? "less than" : "less than or equal to", l->maximum);
+    if (l->multiple && !is_multiple(at->value, l->multiple))
+        out_of_range(v, at, "a multiple of", l->multiple);
+    int64_t i = json_int_or(at->value, 0);
+    if (l->int32 && json_is(at->value, JSON_INT) && (i > INT32_MAX || i < INT32_MIN)) {
+        _cleanup_free_ char *where = where_is(at);
+        field_type_invalid(v->errors, where, at->value, "%s in body must be of type int32: \"%" PRId64 "\"", where, i);
     }
-    if (multiple && json_double_or(multiple, 0) > 0 && fmod(v, json_double_or(multiple, 1)) != 0) {
-        _cleanup_free_ char *text = json_text(multiple);
-        field_invalid(errors, where, value, "%s in body should be a multiple of %s", where, text);
-    }
-    if (streq(format, "int32") && json_is(value, JSON_INT) &&
-        (json_int_or(value, 0) > INT32_MAX || json_int_or(value, 0) < INT32_MIN))
-        field_type_invalid(errors, where, value, "%s in body must be of type int32: \"%" PRId64 "\"", where,
-                           json_int_or(value, 0));
 }
 
 static int64_t characters(const char *s, size_t len)
@@ -145,249 +146,353 @@ static int64_t characters(const char *s, size_t len)
     return n;
 }
 
-static void check_pattern(struct schema_node node, const struct json *value, const char *where,
-                          struct field_errors *errors)
+static void check_pattern(const struct validation *v, const struct structural_limits *l, const struct spot *at)
 {
-    const char *pattern = json_str(schema_keyword(node, "pattern"));
-    struct regex *re = pattern ? compiled(pattern) : NULL;
-    int r;
+    int r = l->regex ? regex_find(l->regex, json_str(at->value), json_string_len(at->value), 0, NULL, NULL) : -EINVAL;
 
-    if (!pattern)
+    if (r > 0)
         return;
-    r = re ? regex_find(re, json_str(value), json_string_len(value), 0, NULL, NULL) : 1;
-    if (r < 0)
-        field_invalid(errors, where, value, "%s in body takes too long to match '%s'", where, pattern);
-    else if (r == 0)
-        field_invalid(errors, where, value, "%s in body should match '%s'", where, pattern);
+    _cleanup_free_ char *where = where_is(at);
+    if (!l->regex)
+        field_invalid(v->errors, where, at->value, "%s in body cannot be matched with '%s', which is no pattern", where,
+                      l->pattern);
+    else if (r < 0)
+        field_invalid(v->errors, where, at->value, "%s in body takes too long to match '%s'", where, l->pattern);
+    else
+        field_invalid(v->errors, where, at->value, "%s in body should match '%s'", where, l->pattern);
 }
 
-static void check_string(struct schema_node node, const struct json *value, const char *where,
-                         struct field_errors *errors)
+static void check_string(const struct validation *v, const struct structural_limits *l, const struct spot *at)
 {
-    const struct json *min = schema_keyword(node, "minLength"), *max = schema_keyword(node, "maxLength");
-    const char *format_name = json_str(schema_keyword(node, "format")), *s = json_str(value);
-    const struct format *format = format_name ? format_find(format_name) : NULL;
-    int64_t length = min || max ? characters(s, json_string_len(value)) : 0;
+    const char *s = json_str(at->value);
+    size_t len = json_string_len(at->value);
+    int64_t length = l->min_length >= 0 || l->max_length >= 0 ? characters(s, len) : 0;
 
-    if (min && length < json_int_or(min, 0))
-        field_invalid(errors, where, value, "%s in body should be at least %" PRId64 " chars long", where,
-                      json_int_or(min, 0));
-    if (max && length > json_int_or(max, INT64_MAX))
-        field_too_long(errors, where, json_int_or(max, 0));
-    check_pattern(node, value, where, errors);
-    if (format && !format_check(format, s, json_string_len(value)))
-        field_invalid(errors, where, value, "%s in body must be of type %s: \"%s\"", where, format_name, s);
+    if (l->min_length >= 0 && length < l->min_length) {
+        _cleanup_free_ char *where = where_is(at);
+        field_invalid(v->errors, where, at->value, "%s in body should be at least %" PRId64 " chars long", where,
+                      l->min_length);
+    }
+    if (l->max_length >= 0 && length > l->max_length) {
+        _cleanup_free_ char *where = where_is(at);
+        field_too_long(v->errors, where, l->max_length);
+        return; /* nor is it read further */
+    }
+    if (l->pattern)
+        check_pattern(v, l, at);
+    if (l->format && !format_check(l->format, s, len)) {
+        _cleanup_free_ char *where = where_is(at);
+        field_invalid(v->errors, where, at->value, "%s in body must be of type %s: \"%s\"", where, l->format_name, s);
+    }
 }
 
-/* The key of a list item as text: its key members, defaults included; NULL when one is missing. */
-static char *item_key(struct schema_node items, const struct json *keys, const struct json *item)
-{
-    struct strbuf b = {0};
+/* --- arrays --- */
 
-    for (size_t i = 0; i < json_size(keys); i++) {
-        const char *name = json_str_or(json_item(keys, i), "");
-        const struct json *v = json_get(item, name);
-        if (!v)
-            v = schema_keyword(schema_property(items, name), "default");
-        json_write(v, &b);
+/* Lists up to this length are compared item by item, longer ones by the text of what must differ. */
+#define PAIRWISE_MAX 24
+
+static struct json *key_object(const struct structural *s, const struct json *item)
+{
+    struct json *o = json_object_make();
+
+    for (size_t i = 0; i < s->key_count; i++)
+        if (json_get(item, s->keys[i].name))
+            json_set(o, s->keys[i].name, json_ref(json_get(item, s->keys[i].name)));
+    return o;
+}
+
+static void report_duplicate(const struct validation *v, const struct structural *s, const struct spot *at, size_t i)
+{
+    struct field_path here = {.parent = at->path, .index = i};
+    _cleanup_free_ char *where = field_path_text(&here);
+    const struct json *item = json_item(at->value, i);
+    _cleanup_json_ struct json *shown =
+        s->list_type == SCHEMA_LIST_SET ? json_ref((struct json *)item) : key_object(s, item);
+
+    field_duplicate(v->errors, where, shown);
+}
+
+static bool same(const struct structural *s, const struct json *a, const struct json *b)
+{
+    return s->list_type == SCHEMA_LIST_SET ? json_equal(a, b) : structural_same_item(s, a, b);
+}
+
+static char *identity(const struct structural *s, const struct json *item)
+{
+    _cleanup_(strbuf_free) struct strbuf b = {0};
+
+    if (s->list_type == SCHEMA_LIST_SET)
+        json_write_sorted(item, &b);
+    for (size_t i = 0; s->list_type == SCHEMA_LIST_MAP && i < s->key_count; i++) {
+        const struct json *key = json_get(item, s->keys[i].name);
+        json_write_sorted(key ? key : s->keys[i].fallback, &b);
         strbuf_addc(&b, ',');
     }
     return strbuf_detach(&b);
 }
 
-static struct json *key_object(const struct json *keys, const struct json *item)
+static void check_duplicates(const struct validation *v, const struct structural *s, const struct spot *at)
 {
-    struct json *o = json_object_make();
-
-    for (size_t i = 0; i < json_size(keys); i++) {
-        const char *name = json_str_or(json_item(keys, i), "");
-        if (json_get(item, name))
-            json_set(o, name, json_ref(json_get(item, name)));
-    }
-    return o;
-}
-
-static void check_duplicates(struct schema_node node, const struct json *value, const struct field_path *path,
-                             struct field_errors *errors)
-{
-    enum schema_list_type type = schema_list_type(node);
-    const struct json *keys = schema_list_keys(node);
-    struct schema_node items = schema_items(node);
+    size_t count = json_size(at->value);
     struct hashmap seen = {0};
 
-    for (size_t i = 0; type != SCHEMA_LIST_ATOMIC && i < json_size(value); i++) {
-        const struct json *item = json_item(value, i);
-        _cleanup_free_ char *key = type == SCHEMA_LIST_SET ? json_text(item) : item_key(items, keys, item);
-
-        if (!hashmap_put(&seen, key, (void *)value))
-            continue;
-        struct field_path here = {.parent = path, .index = i};
-        _cleanup_free_ char *where = field_path_text(&here);
-        _cleanup_json_ struct json *shown = type == SCHEMA_LIST_SET ? json_copy(item) : key_object(keys, item);
-        field_duplicate(errors, where, shown);
+    if (s->list_type == SCHEMA_LIST_ATOMIC || (s->list_type == SCHEMA_LIST_MAP && s->key_count == 0))
+        return;
+    for (size_t i = 1; count <= PAIRWISE_MAX && i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (same(s, json_item(at->value, k), json_item(at->value, i))) {
+                report_duplicate(v, s, at, i);
+                break;
+            }
+    for (size_t i = 0; count > PAIRWISE_MAX && i < count; i++) {
+        _cleanup_free_ char *text = identity(s, json_item(at->value, i));
+        if (hashmap_put(&seen, text, &seen))
+            report_duplicate(v, s, at, i);
     }
     hashmap_free(&seen, NULL);
 }
 
-/* The item of the old list that is this one's past: by key in a map list, none elsewhere. */
-static const struct json *old_item(struct schema_node node, const struct json *old, const struct json *item)
+static void check_items(const struct validation *v, const struct structural *s, const struct spot *at)
 {
-    if (!old || schema_list_type(node) != SCHEMA_LIST_MAP)
-        return NULL;
-    const struct json *keys = schema_list_keys(node);
-    struct schema_node items = schema_items(node);
-    _cleanup_free_ char *key = item_key(items, keys, item);
+    for (size_t i = 0; s->items.node && i < json_size(at->value); i++) {
+        struct field_path here = {.parent = at->path, .index = i};
+        struct spot item = {.value = json_item(at->value, i), .path = &here};
 
-    for (size_t i = 0; i < json_size(old); i++) {
-        _cleanup_free_ char *other = item_key(items, keys, json_item(old, i));
-        if (streq(key, other))
-            return json_item(old, i);
-    }
-    return NULL;
-}
-
-static void check_array(struct schema_node node, const struct json *value, const struct json *old, const char *where,
-                        const struct field_path *path, struct field_errors *errors)
-{
-    const struct json *min = schema_keyword(node, "minItems"), *max = schema_keyword(node, "maxItems");
-    int64_t size = (int64_t)json_size(value);
-    struct schema_node items = schema_items(node);
-
-    if (min && size < json_int_or(min, 0))
-        field_invalid(errors, where, value, "%s in body should have at least %" PRId64 " items", where,
-                      json_int_or(min, 0));
-    if (max && size > json_int_or(max, INT64_MAX))
-        field_too_many(errors, where, size, json_int_or(max, 0));
-    check_duplicates(node, value, path, errors);
-    for (size_t i = 0; schema_is_known(items) && i < json_size(value); i++) {
-        struct field_path here = {.parent = path, .index = i};
-        validate(items, json_item(value, i), old_item(node, old, json_item(value, i)), &here, errors);
+        if (v->lenient && at->old)
+            item.old = structural_old_item(s, at->old, item.value);
+        /* Elsewhere a null is an unset member, and gone; here it is an item. */
+        if (item.value || (!s->items.nullable && !s->items.node->preserve && s->items.node->type))
+            validate(v, s->items.node, &item);
     }
 }
 
-static void check_object(struct schema_node node, const struct json *value, const struct json *old, const char *where,
-                         const struct field_path *path, struct field_errors *errors)
+static void check_array(const struct validation *v, const struct structural *s, const struct spot *at)
 {
-    const struct json *required = schema_keyword(node, "required");
-    const struct json *min = schema_keyword(node, "minProperties"), *max = schema_keyword(node, "maxProperties");
-    int64_t size = (int64_t)json_size(value);
+    const struct structural_limits *l = s->limits;
+    int64_t size = (int64_t)json_size(at->value);
 
-    for (size_t i = 0; i < json_size(required); i++) {
-        const char *name = json_str_or(json_item(required, i), "");
-        if (json_get(value, name))
+    if (l && l->max_items >= 0 && size > l->max_items) {
+        _cleanup_free_ char *where = where_is(at);
+        field_too_many(v->errors, where, size, l->max_items);
+        return; /* an attack, if anything: items are not looked at */
+    }
+    if (l && l->min_items >= 0 && size < l->min_items) {
+        _cleanup_free_ char *where = where_is(at);
+        field_invalid(v->errors, where, at->value, "%s in body should have at least %" PRId64 " items", where,
+                      l->min_items);
+    }
+    check_items(v, s, at);
+    check_duplicates(v, s, at);
+}
+
+/* --- objects --- */
+
+static void missing(const struct validation *v, const struct spot *at, const char *name, const char *detail)
+{
+    struct field_path here = {.parent = at->path, .name = name};
+    _cleanup_free_ char *where = field_path_text(&here);
+
+    field_required(v->errors, where, detail);
+}
+
+static void check_required(const struct validation *v, const struct structural *s, const struct spot *at)
+{
+    for (size_t i = 0; i < s->required_count; i++) {
+        const struct structural_required *r = &s->required[i];
+        if (!json_get(at->value, r->name) && !(r->nullable && json_has(at->value, r->name)))
+            missing(v, at, r->name, NULL);
+    }
+}
+
+/* An object within another says what it is. */
+static void check_embedded(const struct validation *v, const struct spot *at)
+{
+    static const char *const names[] = {"apiVersion", "kind"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (!*json_str_or(json_get(at->value, names[i]), ""))
+            missing(v, at, names[i], "must not be empty");
+}
+
+static void check_size(const struct validation *v, const struct structural_limits *l, const struct spot *at)
+{
+    int64_t size = (int64_t)json_size(at->value);
+
+    if (l->max_properties >= 0 && size > l->max_properties) {
+        _cleanup_free_ char *where = where_is(at);
+        field_too_many(v->errors, where, size, l->max_properties);
+    }
+    if (l->min_properties >= 0 && size < l->min_properties) {
+        _cleanup_free_ char *where = where_is(at);
+        field_invalid(v->errors, where, at->value, "%s in body should have at least %" PRId64 " properties", where,
+                      l->min_properties);
+    }
+}
+
+static void check_object(const struct validation *v, const struct structural *s, const struct spot *at)
+{
+    check_required(v, s, at);
+    if (s->embedded)
+        check_embedded(v, at);
+    if (s->limits)
+        check_size(v, s->limits, at);
+    for (struct json_iter it = {0}; json_each(at->value, &it);) {
+        struct field_path here = {.parent = at->path, .name = it.key};
+        bool named;
+        const struct structural_place *place = structural_member(s, it.key, &named);
+        struct spot member = {.value = it.value, .path = &here};
+
+        /* Null is unset: where it is not allowed, defaulting has dropped it, or the server itself put it there. */
+        if (!place->node || !it.value)
             continue;
-        struct field_path here = {.parent = path, .name = name};
-        _cleanup_free_ char *missing = field_path_text(&here);
-        field_required(errors, missing, NULL);
-    }
-    if (min && size < json_int_or(min, 0))
-        field_invalid(errors, where, value, "%s in body should have at least %" PRId64 " properties", where,
-                      json_int_or(min, 0));
-    if (max && size > json_int_or(max, INT64_MAX))
-        field_too_many(errors, where, size, json_int_or(max, 0));
-    for (struct json_iter it = {0}; json_each(value, &it);) {
-        struct schema_node property = schema_property(node, it.key);
-        struct field_path here = {.parent = path, .name = it.key, .bracket = !schema_declares(node, it.key)};
-        if (schema_is_known(property))
-            validate(property, it.value, json_get(old, it.key), &here, errors);
+        if (v->lenient)
+            member.old = json_get(at->old, it.key);
+        validate(v, place->node, &member);
     }
 }
 
-/* How many of the schemas hold for the value. */
-static size_t count_matching(struct schema_node node, const struct json *list, const struct json *value)
+/* --- combinations --- */
+
+static void PRINTF_LIKE(3, 4)
+    combination_failed(const struct validation *v, const struct spot *at, const char *fmt, ...)
+{
+    _cleanup_(strbuf_free) struct strbuf text = {0};
+    _cleanup_free_ char *where = where_is(at);
+    va_list ap;
+
+    field_quote(where, strlen(where), &text);
+    strbuf_addc(&text, ' ');
+    va_start(ap, fmt);
+    strbuf_vaddf(&text, fmt, ap);
+    va_end(ap);
+    /* Kubernetes has no field for these. */
+    field_invalid_str(v->errors, NULL, "", "%s", strbuf_str(&text));
+}
+
+/* How many of the alternatives hold; when none does, the errors of the one that comes closest are in *closest. */
+static size_t count_matching(const struct structural_list *list, const struct spot *at, struct field_errors *closest)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < json_size(list); i++) {
+    for (size_t i = 0; i < list->count; i++) {
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
-        validate(schema_node_make(node.context, json_item(list, i)), value, NULL, NULL, &errors);
+        const struct validation inner = {.errors = &errors};
+        struct spot there = {.value = at->value, .path = at->path};
+
+        validate(&inner, list->items[i], &there);
         n += field_errors_empty(&errors);
+        if (i == 0 || errors.count < closest->count) {
+            field_errors_clear(closest);
+            field_errors_move(closest, &errors);
+        }
     }
     return n;
 }
 
-static void check_combinations(struct schema_node node, const struct json *value, const char *where,
-                               const struct field_path *path, struct field_errors *errors)
+static void check_combinations(const struct validation *v, const struct structural *s, const struct spot *at)
 {
-    const struct json *all = schema_keyword(node, "allOf"), *any = schema_keyword(node, "anyOf");
-    const struct json *one = schema_keyword(node, "oneOf"), *not = schema_keyword(node, "not");
+    _cleanup_(field_errors_clear) struct field_errors closest = {0};
+    struct spot there = {.value = at->value, .path = at->path};
 
-    /* One lone reference in allOf is how a schema is named, and was followed already. */
-    for (size_t i = 0; i < json_size(all); i++)
-        if (!json_has(json_item(all, i), "$ref"))
-            validate(schema_node_make(node.context, json_item(all, i)), value, NULL, path, errors);
-    if (any && count_matching(node, any, value) == 0)
-        field_invalid(errors, where, value, "%s in body must validate at least one schema (anyOf)", where);
-    if (one && count_matching(node, one, value) != 1)
-        field_invalid(errors, where, value, "%s in body must validate one and only one schema (oneOf)", where);
-    if (not ) {
-        _cleanup_(field_errors_clear) struct field_errors inner = {0};
-        validate(schema_node_make(node.context, not ), value, NULL, NULL, &inner);
-        if (field_errors_empty(&inner))
-            field_invalid(errors, where, value, "%s in body must not validate the schema (not)", where);
+    if (s->all.count) {
+        size_t before = v->errors->count, n = count_matching(&s->all, at, &closest);
+        const struct validation strict = {.errors = v->errors};
+        for (size_t i = 0; i < s->all.count; i++)
+            validate(&strict, s->all.items[i], &there);
+        if (v->errors->count > before)
+            combination_failed(v, at, "must validate all the schemas (allOf)%s", n ? "" : ". None validated");
+        field_errors_clear(&closest);
+    }
+    if (s->any.count && count_matching(&s->any, at, &closest) == 0) {
+        combination_failed(v, at, "must validate at least one schema (anyOf)");
+        field_errors_move(v->errors, &closest);
+    }
+    field_errors_clear(&closest);
+    if (s->one.count) {
+        size_t n = count_matching(&s->one, at, &closest);
+        if (n == 0)
+            combination_failed(v, at, "must validate one and only one schema (oneOf). Found none valid");
+        else if (n > 1)
+            combination_failed(v, at, "must validate one and only one schema (oneOf). Found %zu valid alternatives", n);
+        if (n == 0)
+            field_errors_move(v->errors, &closest);
+    }
+    if (s->not ) {
+        _cleanup_(field_errors_clear) struct field_errors errors = {0};
+        const struct validation inner = {.errors = &errors};
+        validate(&inner, s->not, &there);
+        if (field_errors_empty(&errors))
+            combination_failed(v, at, "must not validate the schema (not)");
     }
 }
 
-static void validate_value(struct schema_node node, const struct json *value, const struct json *old,
-                           const struct field_path *path, struct field_errors *errors)
-{
-    _cleanup_free_ char *where = field_path_text(path);
+/* --- the walk --- */
 
-    if (!value) /* null is unset: where it is not allowed, defaulting has dropped it or the server itself put it there
-                 */
+static void validate(const struct validation *v, const struct structural *s, const struct spot *at)
+{
+    const struct structural_limits *l = s->limits;
+    enum json_kind kind = json_kind(at->value);
+
+    if (v->lenient && at->old && json_equal(at->value, at->old))
         return;
-    if (!check_type(node, value, where, errors))
+    if (!check_type(v, s, at))
         return;
-    check_enum(node, value, where, errors);
-    if (json_is(value, JSON_INT) || json_is(value, JSON_DOUBLE))
-        check_number(node, value, where, errors);
-    else if (json_is(value, JSON_STRING))
-        check_string(node, value, where, errors);
-    else if (json_is(value, JSON_ARRAY))
-        check_array(node, value, old, where, path, errors);
-    else if (json_is(value, JSON_OBJECT))
-        check_object(node, value, old, where, path, errors);
-    check_combinations(node, value, where, path, errors);
+    if (l && l->values)
+        check_enum(v, l, at);
+    if (kind == JSON_OBJECT)
+        check_object(v, s, at);
+    else if (kind == JSON_ARRAY)
+        check_array(v, s, at);
+    else if (l && kind == JSON_STRING)
+        check_string(v, l, at);
+    else if (l && (kind == JSON_INT || kind == JSON_DOUBLE))
+        check_number(v, l, at);
+    if (s->all.count || s->any.count || s->one.count || s->not )
+        check_combinations(v, s, at);
 }
 
-/* What was wrong before and was not touched is let be: a stricter schema must not lock people out of their objects. */
-static void validate(struct schema_node node, const struct json *value, const struct json *old,
-                     const struct field_path *path, struct field_errors *errors)
+/* Rules may rely on what these say; without it they cannot be judged. */
+static bool blocks_rules(const struct field_errors *errors, size_t from)
 {
-    if (!schema_is_known(node) || (old && json_equal(value, old)))
-        return;
-    validate_value(node, value, old, path, errors);
-}
-
-/* Rules are checked in a second walk, only on objects whose shape is right. */
-static void check_rules(struct schema_node node, const struct json *value, const struct json *old,
-                        struct cel_budget *budget, const struct field_path *path, struct field_errors *errors)
-{
-    if (!schema_is_known(node) || !value)
-        return;
-    if (schema_keyword(node, "x-kubernetes-validations"))
-        structural_check_rules(node, value, old, budget, path, errors);
-    if (json_is(value, JSON_OBJECT)) {
-        for (struct json_iter it = {0}; json_each(value, &it);) {
-            struct field_path here = {.parent = path, .name = it.key, .bracket = !schema_declares(node, it.key)};
-            check_rules(schema_property(node, it.key), it.value, json_get(old, it.key), budget, &here, errors);
+    for (size_t i = from; i < errors->count; i++)
+        switch (errors->items[i].type) {
+        case FIELD_REQUIRED:
+        case FIELD_TYPE_INVALID:
+        case FIELD_NOT_SUPPORTED:
+        case FIELD_TOO_LONG:
+        case FIELD_TOO_MANY:
+        case FIELD_DUPLICATE:
+            return true;
+        default:
+            break;
         }
-    } else if (json_is(value, JSON_ARRAY)) {
-        struct schema_node items = schema_items(node);
-        for (size_t i = 0; schema_is_known(items) && i < json_size(value); i++) {
-            struct field_path here = {.parent = path, .index = i};
-            check_rules(items, json_item(value, i), old_item(node, old, json_item(value, i)), budget, &here, errors);
-        }
-    }
+    return false;
 }
 
-void structural_validate(struct schema_node root, const struct json *value, const struct json *old,
+void structural_validate(const struct structural_schema *schema, const struct json *value, const struct json *old,
                          struct field_errors *errors)
 {
-    struct cel_budget budget = {STRUCTURAL_COST_MAX};
+    const struct structural *s = schema->root.node;
+    struct spot at = {.value = value, .old = old};
+    struct validation v = {.errors = errors};
     size_t before = errors->count;
 
-    validate(root, value, old, NULL, errors);
-    if (errors->count == before)
-        check_rules(root, value, old, &budget, NULL, errors);
+    if (!s)
+        return;
+    validate(&v, s, &at);
+    if (old && errors->count > before) {
+        /* A stricter schema must not lock people out of their objects: what was wrong before and was not touched is
+         * let be. Only now does it pay to compare. */
+        field_errors_truncate(errors, before);
+        v.lenient = true;
+        validate(&v, s, &at);
+    }
+    if (!s->rules_below)
+        return;
+    if (blocks_rules(errors, before))
+        field_invalid(errors, NULL, NULL,
+                      "some validation rules were not checked because the object was invalid; correct the existing "
+                      "errors to complete validation");
+    else
+        structural_check_rules(&schema->root, value, old, errors);
 }

@@ -40,7 +40,8 @@ static void test_prune_and_default(void **state UNUSED)
         _cleanup_json_ struct json *schema = fixture_json(cases[i].schema), *value = fixture_json(cases[i].value);
         _cleanup_json_ struct json *before = json_copy(value), *wanted = fixture_json(cases[i].result);
         _cleanup_(strbuf_free) struct strbuf unknown = {0};
-        struct schema_node node = schema_node_make(NULL, schema);
+        _cleanup_(structural_set_free_p) struct structural_set *set = structural_set_new(NULL);
+        _cleanup_(structural_schema_free_p) struct structural_schema *node = structural_compile(set, schema, false);
         _cleanup_json_ struct json *pruned = structural_prune(node, value, note, &unknown);
         _cleanup_json_ struct json *filled = structural_default(node, pruned);
         _cleanup_free_ char *text = json_text(filled);
@@ -60,7 +61,9 @@ static char *errors_of(const char *schema_text, const char *value_text, const ch
     _cleanup_(field_errors_clear) struct field_errors errors = {0};
     struct strbuf b = {0};
 
-    structural_validate(schema_node_make(NULL, schema), value, old, &errors);
+    _cleanup_(structural_set_free_p) struct structural_set *set = structural_set_new(NULL);
+    _cleanup_(structural_schema_free_p) struct structural_schema *compiled = structural_compile(set, schema, false);
+    structural_validate(compiled, value, old, &errors);
     for (size_t i = 0; i < errors.count; i++)
         strbuf_addf(&b, "%s%s: %s", i ? "; " : "", errors.items[i].field, errors.items[i].message);
     return strbuf_detach(&b);
@@ -91,7 +94,8 @@ static void test_validate(void **state UNUSED)
         {"{'type':'array','maxItems':1}", "[1,2]", NULL, "<nil>: Too many: 2: must have at most 1 items"},
         {"{'x-kubernetes-int-or-string':true}", "'5'", NULL, ""},
         {"{'oneOf':[{'type':'integer'},{'type':'string'}]}", "true", NULL,
-         "<nil>: Invalid value: true:  in body must validate one and only one schema (oneOf)"},
+         "<nil>: Invalid value: \"\": \"\" must validate one and only one schema (oneOf). Found none valid; <nil>: "
+         "Invalid value: \"boolean\":  in body must be of type integer: \"boolean\""},
         /* What was wrong before and has not changed is let be. */
         {"{'type':'object','properties':{'n':{'type':'integer','minimum':0},'m':{'type':'integer'}}}", "{'n':-1,'m':2}",
          "{'n':-1,'m':1}", ""},
@@ -168,7 +172,9 @@ static void test_rules(void **state UNUSED)
             json_build("{s:s, s:[{s:s}]}", "type", "object", "x-kubernetes-validations", "rule", texts[i].rule);
         _cleanup_json_ struct json *value = fixture_json("{'t':'y'}");
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
-        structural_validate(schema_node_make(NULL, schema), value, NULL, &errors);
+        _cleanup_(structural_set_free_p) struct structural_set *set = structural_set_new(NULL);
+        _cleanup_(structural_schema_free_p) struct structural_schema *compiled = structural_compile(set, schema, false);
+        structural_validate(compiled, value, NULL, &errors);
         if (field_errors_empty(&errors) != texts[i].holds)
             print_error("%s\n", texts[i].rule);
         assert_int_equal(field_errors_empty(&errors), texts[i].holds);
@@ -199,7 +205,9 @@ static void test_sandbox_immutable(void **state UNUSED)
         {SANDBOX(",'volumeClaimTemplates':[]"), SANDBOX(CLAIMS("1Gi")), immutable},
         {SANDBOX(",'volumeClaimTemplates':[]"), SANDBOX(""), immutable},
     };
-    struct schema_node root = schema_root(&fixture_context, fixture_schema("agents.x-k8s.io/v1beta1", "Sandbox"));
+    _cleanup_(structural_set_free_p) struct structural_set *set = structural_set_new(&fixture_context);
+    _cleanup_(structural_schema_free_p) struct structural_schema *root =
+        structural_compile(set, fixture_schema("agents.x-k8s.io/v1beta1", "Sandbox"), true);
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         _cleanup_json_ struct json *new = fixture_json(cases[i].new),
