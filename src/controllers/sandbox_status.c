@@ -61,6 +61,17 @@ static void set_scheduled(struct sandbox_state *s, struct json *conditions)
     set(s, conditions, "PodScheduled", status, reason, json_str_or(json_get(c, "message"), ""));
 }
 
+/* How the container's run before this one ended: what a back-off is about. */
+static void add_last_end(struct strbuf *b, const struct json *container)
+{
+    const struct json *ended = json_at(container, "lastState", "terminated", NULL);
+    const char *message = json_str_or(json_get(ended, "message"), "");
+
+    if (ended)
+        strbuf_addf(b, "; it ended with exit code %lld, %s%s%s", (long long)json_int_or(json_get(ended, "exitCode"), 0),
+                    json_str_or(json_get(ended, "reason"), "Error"), *message ? ": " : "", message);
+}
+
 /* Why the container does not run yet, in the words of whoever found out: "ErrImagePull: no image ..." */
 static void add_waiting_reason(struct strbuf *b, const struct json *pod)
 {
@@ -73,7 +84,9 @@ static void add_waiting_reason(struct strbuf *b, const struct json *pod)
 
         if (!*reason || streq(reason, "ContainerCreating"))
             continue;
-        strbuf_addf(b, " (%s%s%s)", reason, *message ? ": " : "", message);
+        strbuf_addf(b, " (%s%s%s", reason, *message ? ": " : "", message);
+        add_last_end(b, json_item(list, i));
+        strbuf_addc(b, ')');
         return;
     }
 }
