@@ -9,6 +9,7 @@
 
 #include <linux/securebits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 
@@ -43,6 +44,9 @@ static int write_maps(int proc, uint32_t base, uint32_t owner, struct error *err
  */
 static pid_t clone_as_owner(uint32_t base, int *ret_pidfd, struct error *err)
 {
+    int end_signal = 0;
+    pid_t parent = getppid();
+    (void)prctl(PR_GET_PDEATHSIG, &end_signal, 0, 0, 0); /* cannot fail */
     int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0), dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
 
     if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
@@ -58,6 +62,9 @@ static pid_t clone_as_owner(uint32_t base, int *ret_pidfd, struct error *err)
     (void)prctl(PR_SET_SECUREBITS, bits, 0, 0, 0); /* as they were */
     if (dumpable == 1)
         (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* for debuggers only; the change of user has cleared it */
+    /* Likewise the wish to end with the parent, who may be gone by now. */
+    if (end_signal && (prctl(PR_SET_PDEATHSIG, end_signal, 0, 0, 0) < 0 || getppid() != parent))
+        (void)raise(end_signal);
     return pid;
 }
 
