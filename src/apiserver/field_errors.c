@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#define WHOLE_OBJECT "<nil>" /* the field of an error that is not about one */
+
 static const struct {
     const char *reason, *title;
 } types[] = {
@@ -58,6 +60,16 @@ void field_errors_move(struct field_errors *to, struct field_errors *from)
     field_errors_clear(from);
 }
 
+void field_errors_move_below(struct field_errors *to, struct field_errors *from, const char *field)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        _cleanup_free_ char *old = from->items[i].field;
+        bool whole = streq(old, WHOLE_OBJECT);
+        from->items[i].field = xasprintf("%s%s%s", field, whole || *old == '[' ? "" : ".", whole ? "" : old);
+    }
+    field_errors_move(to, from);
+}
+
 const char *field_error_reason(enum field_error_type type)
 {
     return types[type].reason;
@@ -73,7 +85,7 @@ static void add(struct field_errors *errors, enum field_error_type type, const c
     GROW(errors->items, errors->capacity, errors->count + 1);
     errors->items[errors->count++] = (struct field_error){
         .type = type,
-        .field = xstrdup(field && *field ? field : "<nil>"),
+        .field = xstrdup(field && *field ? field : WHOLE_OBJECT),
         .message = rest ? xasprintf("%s: %s", types[type].title, rest) : xstrdup(types[type].title),
     };
 }

@@ -56,6 +56,9 @@ void field_errors_truncate(struct field_errors *errors, size_t count);
 /* Moves all errors of from to the end of to. */
 void field_errors_move(struct field_errors *to, struct field_errors *from);
 
+/* The same for errors about a part of something, which stands at field. */
+void field_errors_move_below(struct field_errors *to, struct field_errors *from, const char *field);
+
 /* detail may be NULL. */
 void field_required(struct field_errors *errors, const char *field, const char *detail);
 void field_invalid(struct field_errors *errors, const char *field, const struct json *value, const char *fmt, ...)

@@ -2,6 +2,7 @@
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/strategy.h"
+#include "apiserver/structural_check.h"
 #include "apiserver/termination.h"
 #include "apiserver/watch.h"
 
@@ -196,6 +197,8 @@ static void check_versions(const struct json *o, struct field_errors *errors)
             field_duplicate_str(errors, name_field, name);
         if (!json_is(json_at(v, "schema", "openAPIV3Schema", NULL), JSON_OBJECT))
             field_required(errors, schema_field, "schemas are required");
+        else
+            structural_check_schema(json_at(v, "schema", "openAPIV3Schema", NULL), schema_field, errors);
     }
     if (storage != 1)
         field_invalid(errors, "spec.versions", versions, "must have exactly one version marked as storage version");

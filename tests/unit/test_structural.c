@@ -4,6 +4,7 @@
 #include "schema_fixture.h"
 
 #include "apiserver/structural.h"
+#include "apiserver/structural_check.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 
@@ -221,13 +222,91 @@ static void test_sandbox_immutable(void **state UNUSED)
     }
 }
 
+static void test_check_schema(void **state UNUSED)
+{
+    static const struct {
+        const char *schema, *errors;
+    } cases[] = {
+        {"{'type':'object','properties':{'spec':{'type':'object','properties':{'n':{'type':'integer','default':1},'p':{"
+         "'x-kubernetes-int-or-string':true,'anyOf':[{'type':'integer'},{'type':'string'}],'pattern':'^[0-9]+%?$'}}},"
+         "'metadata':{'type':'object','properties':{'name':{'type':'string','maxLength':10}}}}}",
+         ""},
+        {"{'properties':{'a':{}}}", "S.type: Required value: must not be empty at the root; S.properties[a].type: "
+                                    "Required value: must not be empty for specified object fields"},
+        {"{'type':'string'}", "S.type: Invalid value: \"string\": must be object at the root"},
+        {"{'type':'object','properties':{'a':{'type':'array','items':{}},'b':{'type':'array'},'c':{'type':'null'},'d':{"
+         "'type':'float'}}}",
+         "S.properties[a].items.type: Required value: must not be empty for specified array items; "
+         "S.properties[b].items: Required value: must be specified; S.properties[c].type: Forbidden: type cannot be "
+         "set "
+         "to null, use nullable as an alternative; S.properties[d].type: Unsupported value: \"float\": supported "
+         "values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\""},
+        {"{'type':'object','$ref':'#/"
+         "x','properties':{'a':{'type':'array','uniqueItems':true,'items':{'type':'string'}},"
+         "'b':{'type':'object','additionalProperties':false}}}",
+         "S.$ref: Forbidden: $ref is not supported; S.properties[a].uniqueItems: Forbidden: uniqueItems cannot be set "
+         "to true since the runtime complexity becomes quadratic; S.properties[b].additionalProperties: Forbidden: "
+         "additionalProperties cannot be set to false"},
+        {"{'type':'object','properties':{'a':{'type':'string'}},'oneOf':[{'required':['a']},{'properties':{'a':{'type':"
+         "'string'},'b':{'pattern':'('}}}]}",
+         "S.oneOf[1].properties[a].type: Forbidden: must be empty to be structural; S.oneOf[1].properties[b]: Required "
+         "value: must also be described outside of allOf, anyOf, oneOf and not; S.oneOf[1].properties[b].pattern: "
+         "Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing "
+         "parenthesis: `(`"},
+        {"{'type':'object','properties':{'metadata':{'type':'object','properties':{'labels':{'type':'object'}}}}}",
+         "S.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata "
+         "is implicitly specified"},
+        {"{'type':'object','properties':{'l':{'type':'array','x-kubernetes-list-type':'map','x-kubernetes-list-map-"
+         "keys':['k','x'],'items':{'type':'object','properties':{'k':{'type':'string'}}}}}}",
+         "S.properties[l].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, "
+         "so it must have a default or be a required property; S.properties[l].x-kubernetes-list-map-keys[1]: Invalid "
+         "value: \"x\": entries must all be names of item properties"},
+        {"{'type':'object','properties':{'o':{'type':'object','default':{'n':'x','z':1},'properties':{'n':{'type':"
+         "'integer'}}}}}",
+         "S.properties[o].default: Invalid value: {\"n\":\"x\",\"z\":1}: must not have unknown fields: z; "
+         "S.properties[o].default.n: Invalid value: \"string\": n in body must be of type integer: \"string\""},
+        {"{'type':'object','properties':{'a':{'type':'integer'}},'x-kubernetes-validations':[{'rule':'self.a > 0 && "
+         "self.a == oldSelf.a'},{'rule':'self.b == 1'},{'rule':'1 + 1'},{'rule':'size(self.a)'},{'rule':'x','reason':"
+         "'No'}]}",
+         "S.x-kubernetes-validations[1].rule: Invalid value: \"self.b == 1\": compilation failed: ERROR: "
+         "<input>:1:5: undefined field 'b'\n | self.b == 1\n | ....^; S.x-kubernetes-validations[3].rule: Invalid "
+         "value: \"size(self.a)\": must evaluate to a bool; S.x-kubernetes-validations[4].rule: Invalid value: "
+         "\"x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x\n | "
+         "^; S.x-kubernetes-validations[4].reason: Unsupported value: \"No\": supported values: "
+         "\"FieldValueInvalid\", \"FieldValueForbidden\", \"FieldValueRequired\", \"FieldValueDuplicate\""},
+        {"{'type':'object','properties':{'l':{'type':'array','items':{'type':'string','x-kubernetes-validations':[{"
+         "'rule':'self == oldSelf'}]}}}}",
+         "S.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot "
+         "be used on the uncorrelatable portion of the schema"},
+        {"{'type':'object','properties':{'e':{'type':'object','x-kubernetes-embedded-resource':true}}}",
+         "S.properties[e].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true "
+         "without x-kubernetes-preserve-unknown-fields"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_json_ struct json *schema = fixture_json(cases[i].schema);
+        _cleanup_(field_errors_clear) struct field_errors errors = {0};
+        _cleanup_(strbuf_free) struct strbuf b = {0};
+        structural_check_schema(schema, "S", &errors);
+        for (size_t k = 0; k < errors.count; k++)
+            strbuf_addf(&b, "%s%s: %s", k ? "; " : "", errors.items[k].field, errors.items[k].message);
+        assert_string_equal(strbuf_str(&b), cases[i].errors);
+    }
+    const struct json *crds = resource_table_bundled_crds(fixture_table);
+    for (size_t i = 0; i < json_size(crds); i++) {
+        const struct json *version = json_item(json_at(json_item(crds, i), "spec", "versions", NULL), 0);
+        _cleanup_(field_errors_clear) struct field_errors errors = {0};
+        structural_check_schema(json_at(version, "schema", "openAPIV3Schema", NULL), "S", &errors);
+        if (errors.count)
+            fail_msg("%s: %s", errors.items[0].field, errors.items[0].message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prune_and_default),
-        cmocka_unit_test(test_validate),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_sandbox_immutable),
+        cmocka_unit_test(test_prune_and_default), cmocka_unit_test(test_validate),     cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_sandbox_immutable), cmocka_unit_test(test_check_schema),
     };
     return cmocka_run_group_tests_name("structural", tests, fixture_open, fixture_close);
 }

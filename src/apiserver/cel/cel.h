@@ -59,6 +59,9 @@ DEFINE_CLEANUP(cel_free, struct cel_program *);
 /* Whether the expression mentions the variable. */
 bool cel_mentions(const struct cel_program *p, const char *variable);
 
+/* false: the value is known to be of another type than "bool", "string", ... */
+bool cel_may_give(const struct cel_program *p, const char *type);
+
 /*
  * Finds selections of fields that no object of the schemas can have: `undefined field 'x'`. schemas come in the order
  * of the variables; unknown nodes for those without.

@@ -233,6 +233,11 @@ bool cel_mentions(const struct cel_program *p, const char *variable)
     return false;
 }
 
+bool cel_may_give(const struct cel_program *p, const char *type)
+{
+    return p->root->type == CEL_DYN || streq(cel_type_name(p->root->type), type);
+}
+
 /* ---- fields against schemas ---- */
 
 /* What is known of a node's value: its schema, or nothing. */
