@@ -1,5 +1,6 @@
 """Unmodified kubectl against the real binary: what its users do all day."""
 import json
+import pathlib
 import subprocess
 import time
 
@@ -340,6 +341,60 @@ def test_validation(plane, namespace):
     create(plane, {**SANDBOX, "spec": {**SANDBOX["spec"], "volumeClaimTemplates": claims}})
     assert "volumeClaimTemplates is immutable" in plane.kubectl(
         "patch", "sandbox", "s", "--type=json", "-p", '[{"op":"remove","path":"/spec/volumeClaimTemplates"}]', ok=False)
+
+
+def test_rules(plane, namespace):
+    """x-kubernetes-validations of a custom kind, and definitions whose rules cannot work."""
+    gadgets = json.loads(json.dumps(WIDGETS).replace("widget", "gadget").replace("Widget", "Gadget").replace("wd", "gg"))
+    spec = gadgets["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["hosts"] = {"type": "array", "maxItems": 10, "items": {"type": "string"}}
+    spec["x-kubernetes-validations"] = [
+        {"rule": "!has(self.hosts) || self.hosts.all(h, h.matches('^[a-z.]+$') && h.size() <= 20)",
+         "messageExpression": "'bad hosts: ' + self.hosts.filter(h, !h.matches('^[a-z.]+$')).join(', ')"},
+        {"rule": "self.size == oldSelf.size", "message": "size is immutable", "fieldPath": ".size",
+         "reason": "FieldValueForbidden"},
+    ]
+    gadgets["spec"]["versions"][0]["additionalPrinterColumns"] = []
+    broken = json.loads(json.dumps(gadgets))
+    schema = broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"][1]["rule"] = "self.colour == 'red'"
+    schema["properties"]["replicas"]["default"] = "one"
+    said = plane.kubectl("create", "-f", "-", stdin=json.dumps(broken), ok=False)
+    assert "undefined field 'colour'" in said
+    assert 'properties[replicas].default: Invalid value: "string"' in said
+
+    create(plane, gadgets)
+    plane.kubectl("wait", "--for=condition=Established", "crd/gadgets.example.com")
+    gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"},
+              "spec": {"size": "S", "hosts": ["a.b", "A", "-"]}}
+    said = plane.kubectl("create", "-f", "-", stdin=json.dumps(gadget), ok=False)
+    assert 'The Gadget "g" is invalid: spec: Invalid value: "object": bad hosts: A, -' in said
+    gadget["spec"]["hosts"] = ["a.b"]
+    create(plane, gadget)
+    said = plane.kubectl("patch", "gadget", "g", "--type=merge", "-p", '{"spec":{"size":"M"}}', ok=False)
+    assert 'The Gadget "g" is invalid: spec.size: Forbidden: size is immutable' in said
+    plane.kubectl("patch", "gadget", "g", "--type=merge", "-p", '{"spec":{"replicas":2}}')
+    plane.kubectl("delete", "crd", "gadgets.example.com")
+
+
+def test_claim_templates_are_immutable(plane, namespace):
+    claims = [{"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                   "resources": {"requests": {"storage": "1Gi"}}}}]
+    sandbox = json.loads(json.dumps(SANDBOX))
+    sandbox["spec"]["volumeClaimTemplates"] = claims
+    create(plane, sandbox)
+    for change in ('[{"op":"remove","path":"/spec/volumeClaimTemplates"}]',
+                   '[{"op":"replace","path":"/spec/volumeClaimTemplates","value":[]}]',
+                   '[{"op":"replace","path":"/spec/volumeClaimTemplates/0/metadata/name","value":"w"}]'):
+        said = plane.kubectl("patch", "sandbox", "s", "--type=json", "-p", change, ok=False)
+        assert 'The Sandbox "s" is invalid: spec: Invalid value: "object": volumeClaimTemplates is immutable' in said
+    plane.kubectl("annotate", "sandbox", "s", "a=b")
+
+
+def test_definitions_for_clusters_are_valid(plane):
+    for path in sorted((pathlib.Path(__file__).parents[2] / "deploy" / "crds").glob("*.yaml")):
+        said = plane.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", str(path))
+        assert "serverside-applied" in said, path
 
 
 def test_who_may_what(plane):
