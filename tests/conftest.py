@@ -142,16 +142,32 @@ def whole(holt, need_root):
     assert not any(left.values()), f"{left}\n{log[-5000:]}"
 
 
-def clear(instance, namespace="default"):
+CLEARED = {
+    "sandboxes": "/apis/agents.x-k8s.io/v1beta1/namespaces/default",
+    "pods": "/api/v1/namespaces/default",
+    "services": "/api/v1/namespaces/default",
+    "configmaps": "/api/v1/namespaces/default",
+    "secrets": "/api/v1/namespaces/default",
+    "persistentvolumeclaims": "/api/v1/namespaces/default",
+}
+
+
+def clear(instance):
     """Takes away what a test has made, and holds holt to its promise: nothing of it is left on the host."""
-    pods = instance.items("pods", "-n", namespace)
-    uids = [pod["metadata"]["uid"] for pod in pods]
-    for kind in ("sandboxes", "pods", "services", "configmaps", "secrets", "persistentvolumeclaims"):
-        instance.kubectl("delete", kind, "--all", "-n", namespace, "--wait=false", "--grace-period=1")
+
+    def there(kind):
+        status, found = instance.api("GET", f"{CLEARED[kind]}/{kind}")
+        assert status == 200, found
+        return found["items"]
+
+    uids = [pod["metadata"]["uid"] for pod in there("pods")]
+    for kind, path in CLEARED.items():
+        status, answer = instance.api("DELETE", f"{path}/{kind}", {"gracePeriodSeconds": 1})
+        assert status == 200, answer
     for kind in ("sandboxes", "pods", "persistentvolumeclaims"):
-        wait_for(lambda kind=kind: not instance.items(kind, "-n", namespace), what=f"the end of all {kind}")
+        wait_for(lambda kind=kind: not there(kind), what=f"the end of all {kind}")
     for uid in uids:
-        wait_for(lambda uid=uid: not instance.traces(uid), CLEAN_DEADLINE, what=lambda uid=uid: f"an end without {instance.traces(uid)}")
+        wait_for(lambda uid=uid: not instance.traces(uid), CLEAN_DEADLINE, what=lambda uid=uid: instance.traces(uid))
 
 
 @pytest.fixture

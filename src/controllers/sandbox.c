@@ -191,6 +191,11 @@ static void adopt_or_create_service(struct sandbox_state *s, const struct json *
     (void)claim(s, &KUBE_SERVICES, existing);
 }
 
+static bool wants_suspension(const struct json *sandbox)
+{
+    return streq(json_str_or(json_at(sandbox, "spec", "operatingMode", NULL), "Running"), "Suspended");
+}
+
 /* spec.service: true = keep one, false = none, unset = keep one that is already ours. */
 static void reconcile_service(struct sandbox_state *s)
 {
@@ -268,7 +273,7 @@ static void reconcile(const struct world *w, const char *ns, const char *name, s
         }
         plan_requeue_at(plan, shutdown);
     }
-    s.suspended = streq(json_str_or(json_at(s.sandbox, "spec", "operatingMode", NULL), "Running"), "Suspended");
+    s.suspended = wants_suspension(s.sandbox);
     reconcile_claims(&s);
     find_pod(&s);
     if (s.multiple_pods)
@@ -283,6 +288,23 @@ static void reconcile(const struct world *w, const char *ns, const char *name, s
         (void)error_set(&plan->failure, EEXIST, "%s", s.errors.data);
         plan->permanent = s.permanent;
     }
+    sandbox_write_status(&s);
+    strbuf_free(&s.errors);
+}
+
+/* What the Sandbox asks for is refused, such as a Pod that is none: its Ready condition says why. */
+static void refused(const struct world *w, const char *ns, const char *name, const struct error *err, struct plan *plan)
+{
+    struct sandbox_state s = {.world = w, .plan = plan, .sandbox = w->get(w, &KUBE_SANDBOXES, ns, name)};
+
+    if (!s.sandbox || object_deleting(s.sandbox))
+        return;
+    const struct json *service = w->get(w, &KUBE_SERVICES, ns, name);
+    if (service && object_controlled_by(service, object_uid(s.sandbox)))
+        s.service = service;
+    s.suspended = wants_suspension(s.sandbox);
+    find_pod(&s);
+    add_error(&s, "%s", error_text(err));
     sandbox_write_status(&s);
     strbuf_free(&s.errors);
 }
@@ -314,4 +336,5 @@ const struct controller sandbox_controller = {
     .map = wake_by_name,
     .index_labels = index_labels,
     .reconcile = reconcile,
+    .refused = refused,
 };

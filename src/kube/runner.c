@@ -238,10 +238,11 @@ static struct kube_request request_of(const struct entry *e, const struct plan_o
                                  .body = op->body};
 }
 
-static void on_event_sent(void *arg UNUSED, int status UNUSED, struct json *object UNUSED, const struct error *err)
+/* For what is not worth a retry of its own: events, and what tells of a failure, which is retried itself. */
+static void on_told(void *arg UNUSED, int status UNUSED, struct json *object UNUSED, const struct error *err)
 {
     if (err)
-        log_debug("event not recorded", "error", error_text(err), NULL);
+        log_debug("not recorded", "error", error_text(err), NULL);
 }
 
 /* Events tell people what happened; that one cannot be written (a namespace that ends) must not stop the work. */
@@ -251,7 +252,24 @@ static void send_events(struct entry *e)
         if (!is_event(&e->plan.ops[i]))
             continue;
         struct kube_request request = request_of(e, &e->plan.ops[i]);
-        kube_do(e->worker->runner->kube, &request, on_event_sent, NULL);
+        kube_do(e->worker->runner->kube, &request, on_told, NULL);
+    }
+}
+
+/* What was asked for cannot be: trying again is all we can do, but its owner should know. */
+static void tell_refusal(struct entry *e, const struct error *err)
+{
+    const struct controller *c = e->worker->controller;
+    struct runner *r = e->worker->runner;
+
+    if (!c->refused || (err->code != EINVAL && err->code != EACCES))
+        return;
+    plan_free(&e->plan);
+    e->plan.field_manager = c->name;
+    c->refused(&r->world, e->ns, e->name, err, &e->plan);
+    for (size_t i = 0; i < e->plan.count; i++) {
+        struct kube_request request = request_of(e, &e->plan.ops[i]);
+        kube_do(r->kube, &request, on_told, NULL);
     }
 }
 
@@ -276,6 +294,7 @@ static void finish(struct entry *e, const struct error *err)
     w->running--;
     if (err) {
         back_off(e, error_text(err));
+        tell_refusal(e, err);
     } else {
         send_events(e);
         if (e->plan.failure.code && !e->plan.permanent)

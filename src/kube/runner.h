@@ -35,6 +35,12 @@ struct controller {
     const char *const *index_labels; /* indexed on every owned resource */
     /* Fills *plan (zeroed). object may be NULL: it is gone. */
     void (*reconcile)(const struct world *w, const char *ns, const char *name, struct plan *plan);
+    /*
+     * The API server has refused the plan as invalid or forbidden: fills *plan (zeroed) with what tells the user, such
+     * as a condition. The key is tried again with back-off all the same. May be NULL.
+     */
+    void (*refused)(const struct world *w, const char *ns, const char *name, const struct error *err,
+                    struct plan *plan);
 };
 
 struct runner *runner_new(struct event_base *base, struct kube *k, const struct clock *clock);

@@ -216,6 +216,29 @@ static void test_settles(void **state UNUSED)
     json_unref(objects);
 }
 
+/* The API server's word reaches the Ready condition, once. */
+static void test_refused(void **state UNUSED)
+{
+    struct plan plan = {0}, again = {0};
+    struct world w = {.now_ns = NOW * NSEC_PER_SEC, .get = get, .labelled = labelled};
+    _cleanup_error_ struct error err = ERROR_INIT;
+
+    (void)error_set(&err, EINVAL, "Pod \"a\" is invalid");
+    objects = parse("[" SANDBOX("", "", "") "]");
+    sandbox_controller.refused(&w, "default", "a", &err, &plan);
+    _cleanup_free_ char *text = describe(&plan);
+    assert_string_equal(text, "patch sandboxes/status a Suspended=False/NotSuspended Ready=False/ReconcilerError\n");
+    const struct json *status = json_get(plan.ops[0].body, "status");
+    assert_string_equal(json_str(json_get(condition_find(json_get(status, "conditions"), "Ready"), "message")),
+                        "Pod \"a\" is invalid");
+    json_set(json_item(objects, 0), "status", json_ref(json_get(plan.ops[0].body, "status")));
+    sandbox_controller.refused(&w, "default", "a", &err, &again);
+    assert_int_equal(again.count, 0);
+    plan_free(&plan);
+    plan_free(&again);
+    json_unref(objects);
+}
+
 static void test_messages(void **state UNUSED)
 {
     struct plan plan = {0};
@@ -282,8 +305,8 @@ static void test_service_ports(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),        cmocka_unit_test(test_settles),       cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_pod_metadata), cmocka_unit_test(test_service_ports),
+        cmocka_unit_test(test_plans),    cmocka_unit_test(test_settles),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_pod_metadata), cmocka_unit_test(test_service_ports),
     };
     return cmocka_run_group_tests_name("sandbox_controller", tests, NULL, NULL);
 }
