@@ -6,10 +6,18 @@
 #define FINALIZER_ORPHAN "orphan"
 #define FINALIZER_FOREGROUND "foregroundDeletion"
 
+/* The text of v, "" when it is none. One that holds a NUL becomes a text that no rule accepts. */
+static const char *text_of(const struct json *v)
+{
+    const char *s = json_str_or(v, "");
+
+    return strlen(s) == json_string_len(v) ? s : "\x01";
+}
+
 void labels_validate(const struct json *labels, const char *field, struct field_errors *errors)
 {
     for (struct json_iter it = {0}; json_each(labels, &it);) {
-        const char *value = json_str_or(it.value, "");
+        const char *value = text_of(it.value);
         const char *text = name_check_qualified(it.key);
         if (text)
             field_invalid_str(errors, field, it.key, "%s", text);
@@ -87,7 +95,7 @@ static void finalizers_validate(const struct json *finalizers, struct field_erro
     static const char field[] = "metadata.finalizers";
 
     for (size_t i = 0; i < json_size(finalizers); i++) {
-        const char *name = json_str_or(json_item(finalizers, i), "");
+        const char *name = text_of(json_item(finalizers, i));
         const char *text = name_check_qualified(name);
         if (text)
             field_invalid_str(errors, field, name, "%s", text);
@@ -99,9 +107,9 @@ static void finalizers_validate(const struct json *finalizers, struct field_erro
 
 static void name_validate(const struct json *meta, const struct metadata_rules *rules, struct field_errors *errors)
 {
-    const char *name = json_str_or(json_get(meta, "name"), "");
-    const char *prefix = json_str_or(json_get(meta, "generateName"), "");
-    const char *ns = json_str_or(json_get(meta, "namespace"), "");
+    const char *name = text_of(json_get(meta, "name"));
+    const char *prefix = text_of(json_get(meta, "generateName"));
+    const char *ns = text_of(json_get(meta, "namespace"));
     const char *text = *prefix ? name_check_prefix(rules->name, prefix) : NULL;
 
     if (text)

@@ -251,8 +251,8 @@ static void fill(struct compiler *c, struct structural *s)
     s->all = compile_list(c, n, "allOf");
     s->any = compile_list(c, n, "anyOf");
     s->one = compile_list(c, n, "oneOf");
-    const struct json *not = schema_keyword(n, "not");
-    s->not = not ? compile_node(c, schema_node_make(n.context, not )) : NULL;
+    const struct json *negated = schema_keyword(n, "not");
+    s->negated = negated ? compile_node(c, schema_node_make(n.context, negated)) : NULL;
     compile_rules(c, s);
     c->depth--;
 }

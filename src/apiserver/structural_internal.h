@@ -82,7 +82,7 @@ struct structural {
     size_t key_count;
     const struct structural_limits *limits; /* NULL: none */
     struct structural_list all, any, one;
-    const struct structural * not ;
+    const struct structural *negated; /* of "not" */
     struct structural_rule *rules;
     size_t rule_count;
 };

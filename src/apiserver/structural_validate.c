@@ -417,10 +417,10 @@ static void check_combinations(const struct validation *v, const struct structur
         if (n == 0)
             field_errors_move(v->errors, &closest);
     }
-    if (s->not ) {
+    if (s->negated) {
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
         const struct validation inner = {.errors = &errors};
-        validate(&inner, s->not, &there);
+        validate(&inner, s->negated, &there);
         if (field_errors_empty(&errors))
             combination_failed(v, at, "must not validate the schema (not)");
     }
@@ -447,7 +447,7 @@ static void validate(const struct validation *v, const struct structural *s, con
         check_string(v, l, at);
     else if (l && (kind == JSON_INT || kind == JSON_DOUBLE))
         check_number(v, l, at);
-    if (s->all.count || s->any.count || s->one.count || s->not )
+    if (s->all.count || s->any.count || s->one.count || s->negated)
         check_combinations(v, s, at);
 }
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #define NANO ((__int128)1000000000)
+#define EXA ((__int128)1000000000000000000)
 /* 2^63 units: what a quantity may hold at most. */
 #define LIMIT ((__int128)INT64_MAX * NANO)
 
@@ -165,5 +166,10 @@ char *quantity_format(const struct quantity *q)
             best = i;
     }
     __int128 unit = power(NANO, suffixes[best].base, suffixes[best].exponent);
-    return xasprintf("%s%" PRId64 "%s", sign, (int64_t)(abs / unit), suffixes[best].text);
+    __int128 count = abs / unit;
+    /* printf has nothing for 128 bits: the part above 10^18 goes first. */
+    int64_t high = (int64_t)(count / EXA), low = (int64_t)(count % EXA);
+    if (high)
+        return xasprintf("%s%" PRId64 "%018" PRId64 "%s", sign, high, low, suffixes[best].text);
+    return xasprintf("%s%" PRId64 "%s", sign, low, suffixes[best].text);
 }

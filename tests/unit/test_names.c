@@ -87,6 +87,11 @@ static void test_metadata(void **state UNUSED)
         {"{\"metadata\":{\"name\":\"a\",\"namespace\":\"b\",\"labels\":{\"a/b\":\"c\"}}}", NULL, "X \"x\" is invalid"},
         {"{\"metadata\":{\"namespace\":\"b\"}}", NULL,
          "X \"x\" is invalid: metadata.name: Required value: name or generateName is required"},
+        {"{\"metadata\":{\"name\":\"a\",\"namespace\":\"b\",\"labels\":{\"c\":\"d\\u0000\"}}}", NULL,
+         "X \"x\" is invalid: metadata.labels: Invalid value: \"\\x01\": a valid label must be an empty string or "
+         "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+         "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+         "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"},
         {"{\"metadata\":{\"name\":\"a\"}}", NULL, "X \"x\" is invalid: metadata.namespace: Required value"},
         {"{\"metadata\":{\"name\":\"a\",\"namespace\":\"b\",\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":"
          "\"Pod\",\"name\":\"p\"}]}}",

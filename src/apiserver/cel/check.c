@@ -17,8 +17,9 @@ struct resolver {
 };
 
 static const struct cel_function *const libraries[] = {
-    cel_operator_functions, cel_conversion_functions, cel_string_functions, cel_list_functions, cel_time_functions,
-    cel_optional_functions, cel_quantity_functions,   cel_url_functions,    cel_ip_functions,   cel_format_functions,
+    cel_operator_functions, cel_conversion_functions, cel_string_functions,   cel_text_functions,
+    cel_list_functions,     cel_time_functions,       cel_optional_functions, cel_quantity_functions,
+    cel_url_functions,      cel_ip_functions,         cel_format_functions,
 };
 
 /* *ret_known: there is one of that name, with other arguments. */

@@ -305,8 +305,8 @@ struct cel_function {
 
 /* Tables end with a NULL name. */
 extern const struct cel_function cel_operator_functions[], cel_conversion_functions[], cel_string_functions[],
-    cel_list_functions[], cel_time_functions[], cel_optional_functions[], cel_quantity_functions[], cel_url_functions[],
-    cel_ip_functions[], cel_format_functions[];
+    cel_text_functions[], cel_list_functions[], cel_time_functions[], cel_optional_functions[],
+    cel_quantity_functions[], cel_url_functions[], cel_ip_functions[], cel_format_functions[];
 
 /* UTF-8: the number of characters; the byte at which character number index starts (len when it is the end), or -1. */
 size_t cel_char_count(struct cel_string s);

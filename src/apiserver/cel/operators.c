@@ -324,7 +324,9 @@ static struct cel_value convert_int(struct cel_eval *ev, const struct cel_value 
     case CEL_UINT:
         return a->u > INT64_MAX ? overflow(ev, "integer") : cel_int((int64_t)a->u);
     case CEL_DOUBLE:
-        return isfinite(a->d) && a->d > -0x1p63 && a->d < 0x1p63 ? cel_int((int64_t)a->d) : overflow(ev, "integer");
+        return isfinite(a->d) && a->d > -9223372036854775808.0 && a->d < 9223372036854775808.0
+                   ? cel_int((int64_t)a->d)
+                   : overflow(ev, "integer");
     case CEL_TIMESTAMP:
         return cel_int(a->time->seconds);
     case CEL_DURATION:
@@ -349,7 +351,7 @@ static struct cel_value convert_uint(struct cel_eval *ev, const struct cel_value
         v.u = (uint64_t)a->i;
         return a->i < 0 ? overflow(ev, "unsigned integer") : v;
     case CEL_DOUBLE:
-        if (!isfinite(a->d) || a->d < 0 || a->d >= 0x1p64)
+        if (!isfinite(a->d) || a->d < 0 || a->d >= 18446744073709551616.0)
             return overflow(ev, "unsigned integer");
         v.u = (uint64_t)a->d;
         return v;
