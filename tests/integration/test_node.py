@@ -168,7 +168,7 @@ def test_cpu_limit(cluster):
 
 def test_output_flood(cluster):
     """The node stays small and quick, and the log says what is missing."""
-    cluster.start_pod("flood", "yes")
+    cluster.start_pod("flood", "timeout", "6", "yes")
     cluster.wait_ready("flood")
     time.sleep(3)
     began = time.monotonic()
@@ -176,7 +176,7 @@ def test_output_flood(cluster):
     assert time.monotonic() - began < 2
     rss = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{cluster.node.pid}/status").read_text()).group(1))
     assert rss < 60_000
-    uid = cluster.pod("flood")["metadata"]["uid"]
+    uid = cluster.wait_phase("flood", "Failed")["metadata"]["uid"]  # the files are at rest
     files = list((cluster.data / "logs" / f"default_flood_{uid}" / "main").iterdir())
     assert sum(f.stat().st_size for f in files) < 40 << 20
     assert any("F:dropped=" in f.read_text() for f in files)
