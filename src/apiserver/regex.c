@@ -9,10 +9,13 @@
 #include <pcre2.h>
 
 /*
- * Steps of backtracking, about 10 ns each. PCRE2 counts them anew for every place a match may start at. A pattern that
- * begins with ^ has one; for others the total is divided, with a minimum that ordinary patterns need at one place.
+ * Steps of backtracking, about 10 ns each: in proportion to the text, up to a total. PCRE2 counts them anew for every
+ * place a match may start at. A pattern that begins with ^ has one; for others the total is divided, with a minimum
+ * that ordinary patterns need at one place.
  */
 #define MATCH_STEPS_TOTAL 500000
+#define MATCH_STEPS_BASE 20000
+#define MATCH_STEPS_A_BYTE 100
 #define MATCH_STEPS_MIN 500
 #define MATCH_HEAP_KIB 4096
 
@@ -153,7 +156,8 @@ void regex_free(struct regex *re)
 
 int regex_find(struct regex *re, const char *s, size_t len, size_t from, size_t *ret_start, size_t *ret_end)
 {
-    size_t steps = re->anchored ? MATCH_STEPS_TOTAL : MATCH_STEPS_TOTAL / (len + 1);
+    size_t total = MIN(MATCH_STEPS_BASE + len * MATCH_STEPS_A_BYTE, (size_t)MATCH_STEPS_TOTAL);
+    size_t steps = re->anchored ? total : total / (len + 1);
 
     (void)pcre2_set_match_limit(re->limits, (uint32_t)MAX(steps, (size_t)MATCH_STEPS_MIN)); /* cannot fail */
     /* Whoever goes on behind a match has had the text checked. */

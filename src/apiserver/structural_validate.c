@@ -10,7 +10,8 @@
 /* One walk. */
 struct validation {
     struct field_errors *errors;
-    bool lenient; /* what is as it was is let be */
+    bool lenient;   /* what is as it was is let be */
+    unsigned *hard; /* matches that took too long */
 };
 
 /* A value in its place. */
@@ -137,6 +138,8 @@ static void check_number(const struct validation *v, const struct structural_lim
     }
 }
 
+#define HARD_MATCHES_MAX 8
+
 static int64_t characters(const char *s, size_t len)
 {
     int64_t n = 0;
@@ -148,10 +151,14 @@ static int64_t characters(const char *s, size_t len)
 
 static void check_pattern(const struct validation *v, const struct structural_limits *l, const struct spot *at)
 {
-    int r = l->regex ? regex_find(l->regex, json_str(at->value), json_string_len(at->value), 0, NULL, NULL) : -EINVAL;
+    int r = -EINVAL;
 
+    /* Whoever sends a thousand texts that a pattern cannot cope with does not get a thousand times the limit. */
+    if (l->regex && *v->hard < HARD_MATCHES_MAX)
+        r = regex_find(l->regex, json_str(at->value), json_string_len(at->value), 0, NULL, NULL);
     if (r > 0)
         return;
+    *v->hard += r < 0;
     _cleanup_free_ char *where = where_is(at);
     if (!l->regex)
         field_invalid(v->errors, where, at->value, "%s in body cannot be matched with '%s', which is no pattern", where,
@@ -370,13 +377,14 @@ static void PRINTF_LIKE(3, 4)
 }
 
 /* How many of the alternatives hold; when none does, the errors of the one that comes closest are in *closest. */
-static size_t count_matching(const struct structural_list *list, const struct spot *at, struct field_errors *closest)
+static size_t count_matching(const struct validation *v, const struct structural_list *list, const struct spot *at,
+                             struct field_errors *closest)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < list->count; i++) {
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
-        const struct validation inner = {.errors = &errors};
+        const struct validation inner = {.errors = &errors, .hard = v->hard};
         struct spot there = {.value = at->value, .path = at->path};
 
         validate(&inner, list->items[i], &there);
@@ -395,21 +403,21 @@ static void check_combinations(const struct validation *v, const struct structur
     struct spot there = {.value = at->value, .path = at->path};
 
     if (s->all.count) {
-        size_t before = v->errors->count, n = count_matching(&s->all, at, &closest);
-        const struct validation strict = {.errors = v->errors};
+        size_t before = v->errors->count, n = count_matching(v, &s->all, at, &closest);
+        const struct validation strict = {.errors = v->errors, .hard = v->hard};
         for (size_t i = 0; i < s->all.count; i++)
             validate(&strict, s->all.items[i], &there);
         if (v->errors->count > before)
             combination_failed(v, at, "must validate all the schemas (allOf)%s", n ? "" : ". None validated");
         field_errors_clear(&closest);
     }
-    if (s->any.count && count_matching(&s->any, at, &closest) == 0) {
+    if (s->any.count && count_matching(v, &s->any, at, &closest) == 0) {
         combination_failed(v, at, "must validate at least one schema (anyOf)");
         field_errors_move(v->errors, &closest);
     }
     field_errors_clear(&closest);
     if (s->one.count) {
-        size_t n = count_matching(&s->one, at, &closest);
+        size_t n = count_matching(v, &s->one, at, &closest);
         if (n == 0)
             combination_failed(v, at, "must validate one and only one schema (oneOf). Found none valid");
         else if (n > 1)
@@ -419,7 +427,7 @@ static void check_combinations(const struct validation *v, const struct structur
     }
     if (s->negated) {
         _cleanup_(field_errors_clear) struct field_errors errors = {0};
-        const struct validation inner = {.errors = &errors};
+        const struct validation inner = {.errors = &errors, .hard = v->hard};
         validate(&inner, s->negated, &there);
         if (field_errors_empty(&errors))
             combination_failed(v, at, "must not validate the schema (not)");
@@ -433,7 +441,7 @@ static void validate(const struct validation *v, const struct structural *s, con
     const struct structural_limits *l = s->limits;
     enum json_kind kind = json_kind(at->value);
 
-    if (v->lenient && at->old && json_equal(at->value, at->old))
+    if (v->errors->count >= FIELD_ERRORS_MAX || (v->lenient && at->old && json_equal(at->value, at->old)))
         return;
     if (!check_type(v, s, at))
         return;
@@ -474,7 +482,8 @@ void structural_validate(const struct structural_schema *schema, const struct js
 {
     const struct structural *s = schema->root.node;
     struct spot at = {.value = value, .old = old};
-    struct validation v = {.errors = errors};
+    unsigned hard = 0;
+    struct validation v = {.errors = errors, .hard = &hard};
     size_t before = errors->count;
 
     if (!s)

@@ -484,6 +484,7 @@ static void test_limits(void **state UNUSED)
         {"self.l.map(a, self.s.replace('a', self.s)).size() >= 0", "!cost limit exceeded"},
         {"self.s.matches('^(a+)+$')", "!takes too long"},
         {"self.s.matches('(a+)+$')", "!takes too long"},
+        {"self.l.all(x, self.s.matches('^(a+)+$'))", "!cost limit exceeded"},
     };
     _cleanup_json_ struct json *self = json_object_make();
     _cleanup_free_ char *s = xcalloc(1, 10002), *deep = xcalloc(1, 60001), *wide = xcalloc(1, 60001);

@@ -7,6 +7,7 @@
 #include "apiserver/structural_check.h"
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "base/timeutil.h"
 
 static void note(void *arg, const char *path)
 {
@@ -302,11 +303,35 @@ static void test_check_schema(void **state UNUSED)
     }
 }
 
+/* Hostile texts for a hostile pattern, many of them. */
+static void test_hard_patterns(void **state UNUSED)
+{
+    _cleanup_json_ struct json *schema = fixture_json("{'type':'array','items':{'type':'string','pattern':'^(a+)+$'}}");
+    _cleanup_json_ struct json *value = json_array_make();
+    _cleanup_(field_errors_clear) struct field_errors errors = {0};
+    _cleanup_(structural_set_free_p) struct structural_set *set = structural_set_new(NULL);
+    _cleanup_(structural_schema_free_p) struct structural_schema *compiled = structural_compile(set, schema, false);
+    _cleanup_free_ char *text = xcalloc(1, 10002);
+
+    memset(text, 'a', 10000);
+    text[10000] = 'b';
+    for (int i = 0; i < 1000; i++)
+        json_push(value, json_string(text));
+    int64_t start = time_monotonic_ns();
+    structural_validate(compiled, value, NULL, &errors);
+    assert_true(time_monotonic_ns() - start < NSEC_PER_SEC); /* some 40 ms */
+    assert_int_equal(errors.count, FIELD_ERRORS_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prune_and_default), cmocka_unit_test(test_validate),     cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_sandbox_immutable), cmocka_unit_test(test_check_schema),
+        cmocka_unit_test(test_prune_and_default),
+        cmocka_unit_test(test_validate),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_sandbox_immutable),
+        cmocka_unit_test(test_check_schema),
+        cmocka_unit_test(test_hard_patterns),
     };
     return cmocka_run_group_tests_name("structural", tests, fixture_open, fixture_close);
 }

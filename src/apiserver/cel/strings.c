@@ -459,8 +459,13 @@ static struct regex *open_match(struct cel_eval *ev, const struct cel_value *a, 
     return re;
 }
 
+/* all() and exists() go on after errors: this one costs what it took, and so cannot be had many times. */
+#define HARD_MATCH_COST (CEL_COST_MAX / 20)
+
 static struct cel_value too_hard(struct cel_eval *ev)
 {
+    if (cel_charge(ev, HARD_MATCH_COST))
+        return cel_exhausted();
     return cel_errorf(ev, "the regular expression takes too long on this text");
 }
 
