@@ -232,7 +232,8 @@ static void on_closed(void *arg, struct websocket *ws UNUSED, int code UNUSED)
         return;
     }
     guest_client_resume(s->guest);
-    guest_client_stdin_eof(s->guest);
+    if (s->with_stdin)
+        guest_client_stdin_eof(s->guest);
     guest_client_signal(s->guest, SIGHUP, GUEST_SCOPE_GROUP);
     (void)evtimer_add(s->hangup, &tv);
 }

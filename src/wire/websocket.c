@@ -170,11 +170,25 @@ static void frame_cb(wslay_event_context_ptr ctx, const struct wslay_event_on_fr
     }
 }
 
+/*
+ * Every frame is a piece of its own, and so a TLS record of its own: clients that wait for the socket to be readable
+ * (the Python client of Kubernetes) do not see a frame that their TLS library has read along with the one before it.
+ */
+static void send_piece(struct websocket *ws, const void *const parts[], const size_t lens[], size_t count)
+{
+    struct evbuffer *piece = evbuffer_new();
+
+    if (!piece)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        (void)evbuffer_add(piece, parts[i], lens[i]);
+    (void)bufferevent_write_buffer(ws->bev, piece);
+    evbuffer_free(piece);
+}
+
 static ssize_t send_cb(wslay_event_context_ptr ctx UNUSED, const uint8_t *data, size_t len, int flags UNUSED, void *arg)
 {
-    struct websocket *ws = arg;
-
-    (void)bufferevent_write(ws->bev, data, len);
+    send_piece(arg, (const void *[]){data}, &len, 1);
     return (ssize_t)len;
 }
 
@@ -409,14 +423,7 @@ void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t
             header[2 + i] = (uint8_t)((uint64_t)total >> (56 - 8 * i));
         n = 10;
     }
-    struct evbuffer *piece = evbuffer_new();
-    if (!piece)
-        abort();
-    (void)evbuffer_add(piece, header, n);
-    (void)evbuffer_add(piece, head, head_len);
-    (void)evbuffer_add(piece, data, len);
-    (void)bufferevent_write_buffer(ws->bev, piece);
-    evbuffer_free(piece);
+    send_piece(ws, (const void *[]){header, head, data}, (const size_t[]){n, head_len, len}, 3);
 }
 
 void websocket_send(struct websocket *ws, bool binary, const void *data, size_t len)
