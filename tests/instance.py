@@ -221,7 +221,11 @@ class Instance:
 
     def environment(self, **more):
         return dict(
-            os.environ, KUBECONFIG=str(self.kubeconfig), KUBECACHEDIR=str(self.home / "cache"), HOME=str(self.home), **more
+            os.environ,
+            KUBECONFIG=str(self.kubeconfig),
+            KUBECACHEDIR=str(self.home / "cache"),
+            HOME=str(self.home),
+            **more,
         )
 
     def call(self, *command, stdin=None, timeout=DEADLINE + 30, **env):
@@ -269,7 +273,9 @@ class Instance:
 
     def wait_for(self, target, what, timeout=DEADLINE):
         """kubectl wait; what it saw instead when it was in vain."""
-        done = self.kubectl("wait", f"--for={what}", f"--timeout={timeout:.0f}s", target, code=None, timeout=timeout + 30)
+        done = self.kubectl(
+            "wait", f"--for={what}", f"--timeout={timeout:.0f}s", target, code=None, timeout=timeout + 30
+        )
         if done.code:
             kind, _, name = target.partition("/")
             seen = self.kubectl("get", kind, name, "-o", "yaml", code=None)

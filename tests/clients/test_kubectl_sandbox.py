@@ -106,7 +106,9 @@ def test_large_output_is_whole(s):
 
 
 def test_output_comes_as_it_is_made(s):
-    client = s.popen("kubectl", "exec", "-i", "s", "--", "sh", "-c", "echo first; read x; echo second $x", stdin=subprocess.PIPE)
+    client = s.popen(
+        "kubectl", "exec", "-i", "s", "--", "sh", "-c", "echo first; read x; echo second $x", stdin=subprocess.PIPE
+    )
     assert client.stdout.readline() == "first\n"
     client.stdin.write("and\n")
     client.stdin.flush()
@@ -115,7 +117,10 @@ def test_output_comes_as_it_is_made(s):
 
 
 def test_eight_at_once(s):
-    clients = [s.popen("kubectl", "exec", "-i", "s", "--", "sh", "-c", f"cat; echo {i}; exit {i}", stdin=subprocess.PIPE) for i in range(8)]
+    clients = [
+        s.popen("kubectl", "exec", "-i", "s", "--", "sh", "-c", f"cat; echo {i}; exit {i}", stdin=subprocess.PIPE)
+        for i in range(8)
+    ]
     for i, client in enumerate(clients):
         out, _ = client.communicate(f"hello {i}\n", timeout=DEADLINE)
         assert out.startswith(f"hello {i}\n{i}\n") and client.returncode == i
@@ -206,7 +211,15 @@ def label_of(up):
 
 
 def test_logs_that_are_followed(up):
-    up.ready_sandbox(sandbox("s", "sh", "-c", "i=0; while [ ! -e /go ]; do sleep 0.05; done; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; sleep 0.02; done", pod={"restartPolicy": "Never"}))
+    up.ready_sandbox(
+        sandbox(
+            "s",
+            "sh",
+            "-c",
+            "i=0; while [ ! -e /go ]; do sleep 0.05; done; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; sleep 0.02; done",
+            pod={"restartPolicy": "Never"},
+        )
+    )
     client = up.popen("kubectl", "logs", "-f", "s")
     up.exec("s", "touch", "/go")
     assert client.communicate(timeout=DEADLINE)[0].split() == [str(i) for i in range(1, 51)]
@@ -245,7 +258,11 @@ def test_tables(s):
     assert rows[0].split()[:5] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert rows[1].split()[:4] == ["s", "1/1", "Running", "0"]
     rows = s.kubectl("get", "sandbox").splitlines()
-    assert rows[0].split() == ["NAME", "READY", "REASON", "AGE"] and rows[1].split()[:3] == ["s", "True", "DependenciesReady"]
+    assert rows[0].split() == ["NAME", "READY", "REASON", "AGE"] and rows[1].split()[:3] == [
+        "s",
+        "True",
+        "DependenciesReady",
+    ]
     assert s.kubectl("get", "sandbox", "s", "-o", "jsonpath={.status.podIPs[0]}").count(".") == 3
     assert s.kubectl("get", "sandboxes.agents.x-k8s.io", "-o", "name") == "sandbox.agents.x-k8s.io/s\n"
     assert "kind: Sandbox" in s.kubectl("get", "sandbox", "s", "-o", "yaml")
@@ -278,7 +295,10 @@ def test_watch(up):
                 text += line
 
     up.kubectl("create", "-f", "-", stdin=sandbox("s"))
-    while not any(c["type"] == "Ready" and c["status"] == "True" for c in (seen[-1]["object"] if seen else {}).get("status", {}).get("conditions", [])):
+    while not any(
+        c["type"] == "Ready" and c["status"] == "True"
+        for c in (seen[-1]["object"] if seen else {}).get("status", {}).get("conditions", [])
+    ):
         seen.append(next_event())
     up.kubectl("delete", "sandbox", "s")
     while seen[-1]["type"] != "DELETED":
@@ -331,7 +351,10 @@ def test_wait_for_deletion(s):
     waiting = s.popen("kubectl", "wait", "--for=delete", "sandbox/s", "--timeout=60s")
     s.kubectl("delete", "sandbox", "s", "--wait=false")
     assert waiting.wait(DEADLINE) == 0
-    assert "timed out" in s.kubectl("wait", "--for=condition=Ready", "sandbox/s", "--timeout=1s", code=1) or s.get("sandbox", "s") is None
+    assert (
+        "timed out" in s.kubectl("wait", "--for=condition=Ready", "sandbox/s", "--timeout=1s", code=1)
+        or s.get("sandbox", "s") is None
+    )
 
 
 def test_cp(s):
@@ -363,5 +386,7 @@ def test_secrets_and_config_maps(up):
     up.kubectl("create", "configmap", "settings", "--from-literal=mode=fast")
     env = [{"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "mode"}}}]
     mounts = [{"name": "k", "mountPath": "/keys"}]
-    up.ready_sandbox(sandbox("s", pod={"volumes": [{"name": "k", "secret": {"secretName": "key"}}]}, _env=env, _volumeMounts=mounts))
+    up.ready_sandbox(
+        sandbox("s", pod={"volumes": [{"name": "k", "secret": {"secretName": "key"}}]}, _env=env, _volumeMounts=mounts)
+    )
     assert up.exec("s", "sh", "-c", "echo $MODE; cat /keys/token") == "fast\nhunter2"

@@ -4,14 +4,12 @@ import threading
 import time
 
 import pytest
+from kubernetes import client, config, dynamic, watch
+from kubernetes.client.rest import ApiException
+from kubernetes.stream import stream
+from kubernetes.stream.ws_client import WSClient
 
 from instance import DEADLINE, sandbox, wait_until
-
-kubernetes = pytest.importorskip("kubernetes")
-from kubernetes import client, config, dynamic, watch  # noqa: E402
-from kubernetes.client.rest import ApiException  # noqa: E402
-from kubernetes.stream import stream  # noqa: E402
-from kubernetes.stream.ws_client import WSClient  # noqa: E402
 
 GROUP = ("agents.x-k8s.io", "v1beta1", "default", "sandboxes")
 
@@ -85,7 +83,9 @@ def test_sandbox_and_watch(up, custom, core):
     def look():
         w = watch.Watch()
         begun.set()
-        for event in w.stream(custom.list_namespaced_custom_object, *GROUP, resource_version=version, timeout_seconds=60):
+        for event in w.stream(
+            custom.list_namespaced_custom_object, *GROUP, resource_version=version, timeout_seconds=60
+        ):
             conditions = event["object"].get("status", {}).get("conditions", [])
             ready = next((c["status"] for c in conditions if c["type"] == "Ready"), None)
             seen.append((event["type"], ready))
@@ -128,9 +128,20 @@ def test_exec(up, custom, core, monkeypatch):
 
     monkeypatch.setattr(WSClient, "update", checked)
     call = core.connect_get_namespaced_pod_exec
-    text = stream(call, "s", "default", command=["sh", "-c", "echo out; echo err >&2"], stderr=True, stdin=False, stdout=True, tty=False)
+    text = stream(
+        call,
+        "s",
+        "default",
+        command=["sh", "-c", "echo out; echo err >&2"],
+        stderr=True,
+        stdin=False,
+        stdout=True,
+        tty=False,
+    )
     assert sorted(text.split()) == ["err", "out"]
-    session = stream(call, "s", "default", command=["sh"], stderr=True, stdin=True, stdout=True, tty=False, _preload_content=False)
+    session = stream(
+        call, "s", "default", command=["sh"], stderr=True, stdin=True, stdout=True, tty=False, _preload_content=False
+    )
     session.write_stdin("echo hello; exit 4\n")
     end = time.monotonic() + DEADLINE
     text = ""
@@ -144,7 +155,17 @@ def test_exec(up, custom, core, monkeypatch):
 
 def test_exec_in_a_terminal(up, custom, core):
     create_ready(up, custom, sandbox("s"))
-    session = stream(core.connect_get_namespaced_pod_exec, "s", "default", command=["sh", "-c", "stty size; exit 3"], stderr=False, stdin=True, stdout=True, tty=True, _preload_content=False)
+    session = stream(
+        core.connect_get_namespaced_pod_exec,
+        "s",
+        "default",
+        command=["sh", "-c", "stty size; exit 3"],
+        stderr=False,
+        stdin=True,
+        stdout=True,
+        tty=True,
+        _preload_content=False,
+    )
     session.run_forever(timeout=DEADLINE)
     assert session.returncode == 3
     assert len(session.read_stdout().split()) == 2
@@ -159,7 +180,10 @@ def test_exec_refused(up, custom, core):
 
 def test_logs(up, custom, core):
     create_ready(up, custom, sandbox("s", "sh", "-c", "seq 100; sleep infinity"))
-    wait_until(lambda: core.read_namespaced_pod_log("s", "default").split() == [str(i) for i in range(1, 101)], what="all lines")
+    wait_until(
+        lambda: core.read_namespaced_pod_log("s", "default").split() == [str(i) for i in range(1, 101)],
+        what="all lines",
+    )
     assert core.read_namespaced_pod_log("s", "default", tail_lines=2) == "99\n100\n"
     lines = []
     w = watch.Watch()
@@ -172,7 +196,10 @@ def test_logs(up, custom, core):
 
 def test_definitions(api, custom):
     """A kind of one's own, from its definition to its end."""
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}}}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}}},
+    }
     names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gadgets.example.org"},
@@ -197,7 +224,12 @@ def test_definitions(api, custom):
         custom.create_namespaced_custom_object(*where, gadget)
     finally:
         extensions.delete_custom_resource_definition("gadgets.example.org")
-    wait_until(lambda: not [d for d in extensions.list_custom_resource_definition().items if d.metadata.name == "gadgets.example.org"], what="its end")
+    wait_until(
+        lambda: not [
+            d for d in extensions.list_custom_resource_definition().items if d.metadata.name == "gadgets.example.org"
+        ],
+        what="its end",
+    )
 
 
 def test_dynamic_client(up, api):
@@ -207,6 +239,15 @@ def test_dynamic_client(up, api):
     made = sandboxes.create(body=sandbox("s"), namespace="default")
     assert made.spec.operatingMode == "Running"
     up.wait_for("sandbox/s", "condition=Ready")
-    applied = sandboxes.server_side_apply(body={"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox", "metadata": {"name": "s", "labels": {"x": "y"}}}, name="s", namespace="default", field_manager="python")
+    applied = sandboxes.server_side_apply(
+        body={
+            "apiVersion": "agents.x-k8s.io/v1beta1",
+            "kind": "Sandbox",
+            "metadata": {"name": "s", "labels": {"x": "y"}},
+        },
+        name="s",
+        namespace="default",
+        field_manager="python",
+    )
     assert applied.metadata.labels.x == "y"
     sandboxes.delete(name="s", namespace="default")

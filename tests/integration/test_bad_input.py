@@ -112,11 +112,16 @@ def test_limits_that_are_none(up, kind, limits, named):
         body = {"metadata": {"name": "s"}, "spec": body["spec"]["podTemplate"]["spec"]}
     status, answer = up.api("POST", SANDBOXES if kind == "sandboxes" else "/api/v1/namespaces/default/pods", body)
     if status == 201 and kind == "sandboxes":
-        ready = wait_until(lambda: not_ready(up, "s", named), what=lambda: f"a refusal of {limits}: {up.get('sandbox', 's')['status']}")
+        ready = wait_until(
+            lambda: not_ready(up, "s", named), what=lambda: f"a refusal of {limits}: {up.get('sandbox', 's')['status']}"
+        )
         assert ready["status"] == "False"
         return
     if status == 201:
-        wait_until(lambda: named in json.dumps(waiting_of(up.get("pod", "s"))), what=lambda: f"a refusal of {limits}: {up.get('pod', 's')}")
+        wait_until(
+            lambda: named in json.dumps(waiting_of(up.get("pod", "s"))),
+            what=lambda: f"a refusal of {limits}: {up.get('pod', 's')}",
+        )
         return
     assert status in (400, 422) and named in answer["message"], answer
 
@@ -193,7 +198,9 @@ def test_object_above_the_limit_of_a_request(up):
         assert "Broken pipe" in str(error) or "reset" in str(error) or "EOF" in str(error), error
 
 
-BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
+)
 
 
 def test_yaml_bomb(up):
@@ -258,7 +265,9 @@ def test_patches_that_are_none(up, kind, patch):
 def test_missing_image(up):
     """Said where its owner looks; and it runs as soon as the image is there."""
     up.create(sandbox("s", _image="no-such-image:1"))
-    ready = wait_until(lambda: not_ready(up, "s", "no-such-image:1"), what=lambda: f"a message that names it: {up.get('sandbox', 's')}")
+    ready = wait_until(
+        lambda: not_ready(up, "s", "no-such-image:1"), what=lambda: f"a message that names it: {up.get('sandbox', 's')}"
+    )
     assert "ErrImagePull" in ready["message"] or "ImagePullBackOff" in ready["message"], ready
     waiting = up.get("pod", "s")["status"]["containerStatuses"][0]["state"]["waiting"]
     assert waiting["reason"] in ("ErrImagePull", "ImagePullBackOff") and "no-such-image:1" in waiting["message"]
@@ -314,14 +323,19 @@ def test_what_would_weaken_the_walls_is_refused(up, pod, container, named):
     if status != 201:
         assert named in answer["message"], answer
         return
-    wait_until(lambda: not_ready(up, "s", named), what=lambda: f"a message that names {named}: {up.get('sandbox', 's')}")
+    wait_until(
+        lambda: not_ready(up, "s", named), what=lambda: f"a message that names {named}: {up.get('sandbox', 's')}"
+    )
     uid = up.get("pod", "s")["metadata"]["uid"]
     assert not up.processes(uid)
 
 
 def test_command_that_is_not_there(up):
     up.create(sandbox("s", "/no/such/program", pod={"restartPolicy": "Never"}))
-    wait_until(lambda: not_ready(up, "s", "/no/such/program"), what=lambda: f"a message that names it: {up.get('sandbox', 's')}")
+    wait_until(
+        lambda: not_ready(up, "s", "/no/such/program"),
+        what=lambda: f"a message that names it: {up.get('sandbox', 's')}",
+    )
     assert condition_of(up.get("sandbox", "s"), "Finished")["reason"] == "PodFailed"
 
 
@@ -378,7 +392,11 @@ def test_full_disk(own):
     subprocess.run(
         ["nsenter", "-t", str(instance.up.pid), "-m", "mount", "-o", "remount,size=64m", str(instance.data)], check=True
     )
-    wait_until(lambda: instance.api("PUT", f"{CONFIG_MAPS}/kept", {"metadata": {"name": "kept"}, "data": {"a": "2"}})[0] == 200, what="a write that works again")
+    wait_until(
+        lambda: instance.api("PUT", f"{CONFIG_MAPS}/kept", {"metadata": {"name": "kept"}, "data": {"a": "2"}})[0]
+        == 200,
+        what="a write that works again",
+    )
     instance.kill("control")
     assert instance.get("configmap", "kept")["data"] == {"a": "2"}
     assert {m["metadata"]["name"] for m in instance.items("configmaps")} >= set(made)
@@ -426,7 +444,9 @@ def test_stopped_process_is_no_hang(own):
     os.kill(node, signal.SIGSTOP)
     try:
         instance.create(sandbox("s"))
-        wait_until(lambda: condition_of(instance.get("sandbox", "s"), "Ready").get("status") == "False", what="a status")
+        wait_until(
+            lambda: condition_of(instance.get("sandbox", "s"), "Ready").get("status") == "False", what="a status"
+        )
     finally:
         os.kill(node, signal.SIGCONT)
     instance.wait_for("sandbox/s", "condition=Ready")

@@ -9,7 +9,16 @@ import time
 
 import pytest
 
-from instance import CLEAN_DEADLINE, claim_template, condition_of, is_alive, net_namespace, net_namespace_users, sandbox, wait_until
+from instance import (
+    CLEAN_DEADLINE,
+    claim_template,
+    condition_of,
+    is_alive,
+    net_namespace,
+    net_namespace_users,
+    sandbox,
+    wait_until,
+)
 
 COUNT = ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i > /work/count; sleep 0.05; done"]
 VICTIMS = ["control", "node", "egress", "up"]
@@ -38,7 +47,9 @@ class Running:
         self.pod = instance.get("pod", name)
         self.uid = self.pod["metadata"]["uid"]
         self.pid = wait_until(lambda: instance.workload(self.uid, COUNT[:2]), what="the workload")
-        self.file = wait_until(lambda: next(iter(instance.data.glob(f"volumes/pvc/default/work-{name}-*/count")), None), what="the counter")
+        self.file = wait_until(
+            lambda: next(iter(instance.data.glob(f"volumes/pvc/default/work-{name}-*/count")), None), what="the counter"
+        )
         self.network = net_namespace(self.pid)
 
     def count(self):
@@ -58,14 +69,24 @@ class Running:
         assert pod["status"]["containerStatuses"] == self.pod["status"]["containerStatuses"]
         assert pod["status"]["podIP"] == self.pod["status"]["podIP"]
         assert self.instance.workload(self.uid, COUNT[:2]) == self.pid
-        answer = wait_until(lambda: self.instance.kubectl("exec", self.name, "--", "echo", "here", code=None).out, what="an exec")
+        answer = wait_until(
+            lambda: self.instance.kubectl("exec", self.name, "--", "echo", "here", code=None).out, what="an exec"
+        )
         assert answer == "here\n"
 
     def vanishes(self):
         self.instance.kubectl("delete", "sandbox", self.name, "--wait=true")
         wait_until(lambda: self.instance.get("pod", self.name) is None, what="the end of the Pod")
-        wait_until(lambda: not self.instance.traces(self.uid), CLEAN_DEADLINE, what=lambda: f"an end without {self.instance.traces(self.uid)}")
-        wait_until(lambda: not net_namespace_users(self.network), CLEAN_DEADLINE, what=lambda: f"an end without {net_namespace_users(self.network)}")
+        wait_until(
+            lambda: not self.instance.traces(self.uid),
+            CLEAN_DEADLINE,
+            what=lambda: f"an end without {self.instance.traces(self.uid)}",
+        )
+        wait_until(
+            lambda: not net_namespace_users(self.network),
+            CLEAN_DEADLINE,
+            what=lambda: f"an end without {net_namespace_users(self.network)}",
+        )
         wait_until(lambda: not self.file.exists(), CLEAN_DEADLINE, what="the end of the claim's files")
 
 
@@ -109,7 +130,9 @@ def test_killed_amid_thirty_creates(own, victim):
             body = sandbox(f"s{i}")
             while True:
                 try:
-                    status, answer = instance.api("POST", "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes", body)
+                    status, answer = instance.api(
+                        "POST", "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes", body
+                    )
                 except OSError:
                     if f"s{i}" not in unknown:  # perhaps it has arrived, perhaps it has not: ask again
                         unknown.append(f"s{i}")
@@ -143,13 +166,19 @@ def test_killed_amid_thirty_creates(own, victim):
     instance.kubectl("delete", "sandboxes", "--all", timeout=120)
     wait_until(lambda: not instance.items("pods"), what="the end of all Pods")
     for uid in uids:
-        wait_until(lambda uid=uid: not instance.traces(uid), CLEAN_DEADLINE, what=lambda uid=uid: f"an end without {instance.traces(uid)}")
+        wait_until(
+            lambda uid=uid: not instance.traces(uid),
+            CLEAN_DEADLINE,
+            what=lambda uid=uid: f"an end without {instance.traces(uid)}",
+        )
 
 
 @pytest.mark.parametrize("victim", ["control", "node", "up"])
 def test_killed_amid_deletions(own, victim):
     instance = own()
-    instance.kubectl("create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [counting(f"s{i}") for i in range(10)]})
+    instance.kubectl(
+        "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [counting(f"s{i}") for i in range(10)]}
+    )
     instance.kubectl("wait", "--for=condition=Ready", "--timeout=60s", "sandboxes", "--all")
     uids = [pod["metadata"]["uid"] for pod in instance.items("pods")]
     instance.kubectl("delete", "sandboxes", "--all", "--wait=false")
@@ -157,8 +186,16 @@ def test_killed_amid_deletions(own, victim):
     wait_until(lambda: not instance.items("sandboxes") and not instance.items("pods"), what="the end of all")
     wait_until(lambda: not instance.items("persistentvolumeclaims"), what="the end of all claims")
     for uid in uids:
-        wait_until(lambda uid=uid: not instance.traces(uid), CLEAN_DEADLINE, what=lambda uid=uid: f"an end without {instance.traces(uid)}")
-    wait_until(lambda: not instance.groups() or all("blank" in g.name for g in instance.groups()), CLEAN_DEADLINE, what="the end of all control groups")
+        wait_until(
+            lambda uid=uid: not instance.traces(uid),
+            CLEAN_DEADLINE,
+            what=lambda uid=uid: f"an end without {instance.traces(uid)}",
+        )
+    wait_until(
+        lambda: not instance.groups() or all("blank" in g.name for g in instance.groups()),
+        CLEAN_DEADLINE,
+        what="the end of all control groups",
+    )
 
 
 def test_watch_goes_on_from_its_version(own):
@@ -239,7 +276,9 @@ def test_exec_goes_on_while_the_node_is_killed(own):
 def test_logs_are_whole(own):
     """No line is lost or doubled while the node is killed."""
     instance = own()
-    instance.ready_sandbox(sandbox("s", "sh", "-c", "i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); sleep 0.01; done; sleep infinity"))
+    instance.ready_sandbox(
+        sandbox("s", "sh", "-c", "i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); sleep 0.01; done; sleep infinity")
+    )
     follower = instance.popen("kubectl", "logs", "-f", "s")
     instance.kill("node")
     instance.kill("node")
@@ -275,7 +314,9 @@ def test_expiry_while_it_is_away(own):
     instance.kill_up()
     time.sleep(4)
     instance.start()
-    wait_until(lambda: instance.get("sandbox", "s") is None and instance.get("pod", "s") is None, what="the end of the Sandbox")
+    wait_until(
+        lambda: instance.get("sandbox", "s") is None and instance.get("pod", "s") is None, what="the end of the Sandbox"
+    )
     wait_until(lambda: not instance.traces(uid), CLEAN_DEADLINE, what=lambda: f"an end without {instance.traces(uid)}")
 
 
@@ -294,5 +335,9 @@ def test_again_and_again(own):
     running.is_unharmed()
     wait_until(lambda: [p["metadata"]["name"] for p in instance.items("pods")] == ["s"], what="the end of all others")
     left = {group.name[:36] for group in instance.groups() if "-0-" in group.name}
-    wait_until(lambda: {g.name[:36] for g in instance.groups() if instance.processes(g.name)} <= {running.uid}, CLEAN_DEADLINE, what=lambda: f"an end without {left}")
+    wait_until(
+        lambda: {g.name[:36] for g in instance.groups() if instance.processes(g.name)} <= {running.uid},
+        CLEAN_DEADLINE,
+        what=lambda: f"an end without {left}",
+    )
     running.vanishes()

@@ -160,14 +160,23 @@ def test_deleted_pod_comes_again(up):
     first = up.get("pod", "s")["metadata"]["uid"]
     suspended = condition_of(up.get("sandbox", "s"), "Suspended")
     up.kubectl("delete", "pod", "s")
-    wait_until(lambda: (up.get("pod", "s") or {"metadata": {"uid": first}})["metadata"]["uid"] != first, what="another Pod")
+    wait_until(
+        lambda: (up.get("pod", "s") or {"metadata": {"uid": first}})["metadata"]["uid"] != first, what="another Pod"
+    )
     wait_condition(up, "s", "Ready", "True")
     assert condition_of(up.get("sandbox", "s"), "Suspended") == suspended
 
 
 def test_foreign_pod_is_left_alone(up):
     """A Pod of the same name that is not ours: not taken, not deleted."""
-    up.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s"}, "spec": sandbox("s")["spec"]["podTemplate"]["spec"]})
+    up.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "s"},
+            "spec": sandbox("s")["spec"]["podTemplate"]["spec"],
+        }
+    )
     up.wait_for("pod/s", "condition=Ready")
     up.create(sandbox("s"))
     wait_condition(up, "s", "Ready", "False", "ReconcilerError")
@@ -219,7 +228,9 @@ def test_volume_claim_templates(up):
 )
 def test_volume_claim_templates_are_immutable(up, templates):
     up.create(sandbox("s", operatingMode="Suspended", volumeClaimTemplates=[claim_template("work")]))
-    text = up.kubectl("patch", "sandbox", "s", "--type=merge", "-p", json.dumps({"spec": {"volumeClaimTemplates": templates}}), code=1)
+    text = up.kubectl(
+        "patch", "sandbox", "s", "--type=merge", "-p", json.dumps({"spec": {"volumeClaimTemplates": templates}}), code=1
+    )
     assert "volumeClaimTemplates is immutable" in text
     patch(up, "s", {"spec": {"shutdownPolicy": "Delete"}})  # all else may change
 
@@ -227,11 +238,20 @@ def test_volume_claim_templates_are_immutable(up, templates):
 def test_claim_templates_cannot_be_added(up):
     up.create(sandbox("s", operatingMode="Suspended"))
     body = {"spec": {"volumeClaimTemplates": [claim_template("work")]}}
-    assert "volumeClaimTemplates is immutable" in up.kubectl("patch", "sandbox", "s", "--type=merge", "-p", json.dumps(body), code=1)
+    assert "volumeClaimTemplates is immutable" in up.kubectl(
+        "patch", "sandbox", "s", "--type=merge", "-p", json.dumps(body), code=1
+    )
 
 
 def test_foreign_claim_is_an_error(up):
-    up.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "work-s"}, "spec": claim_template()["spec"]})
+    up.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "work-s"},
+            "spec": claim_template()["spec"],
+        }
+    )
     up.create(sandbox("s", volumeClaimTemplates=[claim_template()]))
     c = wait_condition(up, "s", "Ready", "False", "ReconcilerError")
     assert "work-s" in c["message"]
@@ -295,7 +315,12 @@ def test_deletion(up, cascade):
     pids = up.processes(pod)
     networks = {net_namespace(pid) for pid in pids}
     assert pids and networks and net_namespace("self") not in networks
-    up.exec("s", "sh", "-c", "echo 1 > /work/file; (setsid sleep 1000 &) ; (setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &)")
+    up.exec(
+        "s",
+        "sh",
+        "-c",
+        "echo 1 > /work/file; (setsid sleep 1000 &) ; (setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &)",
+    )
     assert "deleted" in up.kubectl("delete", "sandbox", "s", f"--cascade={cascade}")
     for kind, name in (("pod", "s"), ("service", "s"), ("pvc", "work-s")):
         wait_until(lambda kind=kind, name=name: up.get(kind, name) is None, what=f"the end of {kind}/{name}")
@@ -303,7 +328,11 @@ def test_deletion(up, cascade):
             assert up.get(kind, name) is None
     wait_until(lambda: not up.traces(pod), 20, what=lambda: f"an end without {up.traces(pod)}")
     for network in networks:
-        wait_until(lambda network=network: not net_namespace_users(network), 20, what=lambda: f"an end without {network}: {net_namespace_users(network)}")
+        wait_until(
+            lambda network=network: not net_namespace_users(network),
+            20,
+            what=lambda: f"an end without {network}: {net_namespace_users(network)}",
+        )
     wait_until(lambda: not list((up.data / "volumes").rglob("file")), 20, what="the end of the claim's files")
 
 
@@ -330,20 +359,31 @@ def test_twenty_at_once(up):
 def test_same_name_again_and_again(up):
     for i in range(4):
         up.ready_sandbox(sandbox("s", "sh", "-c", f"echo {i} > /round; exec sleep infinity"))
-        wait_until(lambda i=i: up.kubectl("exec", "s", "--", "cat", "/round", code=None).out == f"{i}\n", what=f"round {i}")
+        wait_until(
+            lambda i=i: up.kubectl("exec", "s", "--", "cat", "/round", code=None).out == f"{i}\n", what=f"round {i}"
+        )
         up.kubectl("delete", "sandbox", "s", "--wait=true", "--cascade=foreground")
 
 
 def test_inside(up):
     """What an agent sees: its own world, limits, nothing of the host's processes, no way out."""
-    up.ready_sandbox(sandbox("s", _resources={"limits": {"memory": "128Mi", "cpu": "500m"}}, _env=[{"name": "A", "value": "b"}]))
+    up.ready_sandbox(
+        sandbox("s", _resources={"limits": {"memory": "128Mi", "cpu": "500m"}}, _env=[{"name": "A", "value": "b"}])
+    )
     assert up.exec("s", "sh", "-c", "echo $A") == "b\n"
     assert up.exec("s", "hostname") == "s\n"
     inside = up.exec("s", "sh", "-c", "ls -d /proc/[0-9]* | wc -l")
     assert int(inside) < 10
-    assert up.exec("s", "sh", "-c", "ls /sys/class/net 2>/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3").split() in (["lo"], ["lo", "lo"])
+    assert up.exec(
+        "s", "sh", "-c", "ls /sys/class/net 2>/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3"
+    ).split() in (["lo"], ["lo", "lo"])
     program = "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 80), 2)\n    print('out')\nexcept OSError:\n    print('closed')"
     assert up.exec("s", "python3", "-c", program) == "closed\n"
-    done = up.kubectl("exec", "s", "--", "python3", "-c", "x = bytearray(400 << 20); x[::4096] = b'x' * len(x[::4096])", code=None)
+    done = up.kubectl(
+        "exec", "s", "--", "python3", "-c", "x = bytearray(400 << 20); x[::4096] = b'x' * len(x[::4096])", code=None
+    )
     assert done.code == 137, done
-    assert up.get("pod", "s")["status"]["containerStatuses"][0]["restartCount"] == 0 and up.exec("s", "echo", "alive") == "alive\n"
+    assert (
+        up.get("pod", "s")["status"]["containerStatuses"][0]["restartCount"] == 0
+        and up.exec("s", "echo", "alive") == "alive\n"
+    )

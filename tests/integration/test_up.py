@@ -31,7 +31,9 @@ def test_ready_and_stop(own):
 
 def test_wait(own, holt):
     instance = own(start=False)
-    done = subprocess.run([holt, "wait", "--run-dir", instance.run, "--timeout", "50ms"], capture_output=True, text=True)
+    done = subprocess.run(
+        [holt, "wait", "--run-dir", instance.run, "--timeout", "50ms"], capture_output=True, text=True
+    )
     assert done.returncode == 1 and "no holt became ready" in done.stderr
     waiting = subprocess.Popen([holt, "wait", "--run-dir", instance.run, "--timeout", "60s"])
     instance.start()
@@ -82,7 +84,10 @@ def test_two_beside_each_other(own):
     for instance in (one, other):
         instance.ready_sandbox(sandbox("s", "sh", "-c", f"echo {instance.port} > /mine; exec sleep infinity"))
     for instance in (one, other):
-        wait_until(lambda i=instance: i.kubectl("exec", "s", "--", "cat", "/mine", code=None).out == f"{i.port}\n", what="its own")
+        wait_until(
+            lambda i=instance: i.kubectl("exec", "s", "--", "cat", "/mine", code=None).out == f"{i.port}\n",
+            what="its own",
+        )
     uid = other.get("pod", "s")["metadata"]["uid"]
     pids = other.processes(uid)
     one.kubectl("delete", "sandbox", "s")
@@ -155,7 +160,9 @@ def test_store_that_is_none(own):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_without_root(own, holt):
     instance = own(start=False)
-    done = subprocess.run(instance.command(), capture_output=True, text=True, timeout=DEADLINE, user=65534, group=65534, extra_groups=[])
+    done = subprocess.run(
+        instance.command(), capture_output=True, text=True, timeout=DEADLINE, user=65534, group=65534, extra_groups=[]
+    )
     assert done.returncode == 64 and "needs root" in done.stderr
 
 
