@@ -191,6 +191,7 @@ class Instance:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.kill_up()
+        self.kill_strays()
         left = {"processes": [(pid, command_of(pid)) for pid in self.processes()], "mounts": self.mounts()}
         for group in self.groups():
             for pid in read(group / "cgroup.procs").split():
@@ -216,6 +217,16 @@ class Instance:
             (pathlib.Path("/run/holt/uid") / name).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)
         return left
+
+    def kill_strays(self):
+        """Processes of holt that outlived their supervisor, which is a fault that a test may be looking for."""
+        for pid in all_pids():
+            command = command_of(pid)
+            if command[:1] == ["holt"] and str(self.run) in command:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     # Clients.
 

@@ -38,6 +38,8 @@
 #define DEFAULT_USER "holt"
 #define DEFAULT_RUN_DIR "/run/holt"
 
+static const int handled[] = {SIGCHLD, SIGTERM, SIGINT}; /* signals */
+
 struct supervisor;
 
 struct child {
@@ -58,7 +60,7 @@ enum { CHILD_CONTROL, CHILD_NODE, CHILD_EGRESS, CHILD_COUNT };
 struct supervisor {
     struct event_base *base;
     struct child children[CHILD_COUNT];
-    struct event *signals[3];
+    struct event *signals[ARRAY_LEN(handled)];
     struct event *stop_timer;
     struct event *wait_listener;
     int wait_socket;
@@ -148,6 +150,9 @@ static void exec_child(const struct child *c, int ready_write, pid_t parent)
     const struct supervisor *up = c->up;
     sigset_t none;
 
+    /* Until here signals are blocked: the supervisor's handlers would take them for its own, and nobody would end. */
+    for (size_t i = 0; i < ARRAY_LEN(handled); i++)
+        (void)signal(handled[i], SIG_DFL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (c->unprivileged && up->uid &&
@@ -182,12 +187,17 @@ static void start(struct child *c)
         schedule_restart(c);
         return;
     }
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
     pid_t parent = getpid(), pid = fork();
+    int code = errno;
     if (pid == 0)
         exec_child(c, pipe_fds[1], parent);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     (void)close(pipe_fds[1]);
     if (pid < 0) {
-        log_error("cannot fork", "process", c->name, "error", strerror(errno), NULL);
+        log_error("cannot fork", "process", c->name, "error", strerror(code), NULL);
         (void)close(pipe_fds[0]);
         schedule_restart(c);
         return;
@@ -542,9 +552,8 @@ static int listen_for_wait(struct supervisor *up, struct error *err)
 
 static void watch_signals(struct supervisor *up)
 {
-    up->signals[0] = evsignal_new(up->base, SIGCHLD, on_child, up);
-    up->signals[1] = evsignal_new(up->base, SIGTERM, on_stop, up);
-    up->signals[2] = evsignal_new(up->base, SIGINT, on_stop, up);
+    for (size_t i = 0; i < ARRAY_LEN(handled); i++)
+        up->signals[i] = evsignal_new(up->base, handled[i], handled[i] == SIGCHLD ? on_child : on_stop, up);
     up->stop_timer = evtimer_new(up->base, on_stop_timeout, up);
     for (size_t i = 0; i < ARRAY_LEN(up->signals); i++)
         if (!up->signals[i] || evsignal_add(up->signals[i], NULL) < 0)

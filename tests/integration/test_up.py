@@ -169,7 +169,7 @@ def test_without_root(own, holt):
 def test_interrupted_at_any_moment(own):
     """Stopped while it starts: it ends, and starts again."""
     instance = own(start=False)
-    for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
+    for delay in (0.0, 0.002, 0.004, 0.006, 0.008, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2):
         with open(instance.dir / "log", "a") as log:
             process = subprocess.Popen(instance.command(), stdout=log, stderr=log)
         instance.started.append(process)
@@ -179,6 +179,7 @@ def test_interrupted_at_any_moment(own):
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) in (0, -signal.SIGTERM)
+        assert "killing them" not in instance.log()
     instance.start()
     assert instance.kubectl("get", "--raw", "/readyz") == "ok"
 
