@@ -1,6 +1,7 @@
 # The two commands a newcomer needs: `make up` and `make test`. The rest is for those who work on holt.
 #
 #   make up      install what is missing, build, start holt, show a first sandbox running
+#   make down    stop holt; sandboxes go on
 #   make test    everything a clean machine can test
 #   make build   build/holt
 #   make bench   every number of docs/benchmarks.md, against peers in the same run
@@ -37,6 +38,9 @@ build: $(BUILD)/build.ninja
 
 up: deps build
 	@tools/first-sandbox $(BUILD)/holt
+
+down:
+	@tools/stop-holt
 
 test: deps-test
 	@tools/run-tests

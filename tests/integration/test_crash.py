@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -12,15 +13,20 @@ import pytest
 from instance import (
     CLEAN_DEADLINE,
     claim_template,
+    command_of,
     condition_of,
     is_alive,
     net_namespace,
     net_namespace_users,
+    read,
     sandbox,
     wait_until,
 )
 
+pytestmark = pytest.mark.timeout(400)
+
 COUNT = ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i > /work/count; sleep 0.05; done"]
+SANDBOXES = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes"
 VICTIMS = ["control", "node", "egress", "up"]
 
 
@@ -341,3 +347,97 @@ def test_again_and_again(own):
         what=lambda: f"an end without {left}",
     )
     running.vanishes()
+
+
+class Chaos:
+    """Random creates, deletes, suspensions and kills; what was acknowledged is remembered."""
+
+    def __init__(self, instance, seed):
+        self.instance, self.random = instance, random.Random(seed)
+        self.acknowledged, self.unknown, self.uids, self.count = {}, set(), set(), 0
+
+    def api(self, *request):
+        try:
+            return self.instance.api(*request)
+        except OSError:
+            return 0, None
+
+    def create(self):
+        self.count += 1
+        name = f"c{self.count}"
+        templates = self.random.choice([[], [claim_template()]])
+        body = sandbox(name, service=self.random.choice([None, True]), volumeClaimTemplates=templates)
+        status, answer = self.api("POST", SANDBOXES, body)
+        assert status in (0, 201), answer
+        if status:
+            self.acknowledged[name] = answer["metadata"]["uid"]
+        else:
+            self.unknown.add(name)
+
+    def delete(self):
+        if self.acknowledged:
+            name = self.random.choice(list(self.acknowledged))
+            del self.acknowledged[name]
+            if self.api("DELETE", f"{SANDBOXES}/{name}")[0] == 0:
+                self.unknown.add(name)
+
+    def switch(self):
+        if self.acknowledged:
+            name, mode = self.random.choice(list(self.acknowledged)), self.random.choice(["Running", "Suspended"])
+            self.api("PATCH", f"{SANDBOXES}/{name}", {"spec": {"operatingMode": mode}}, "application/merge-patch+json")
+
+    def kill(self):
+        victim = self.random.choice(VICTIMS)
+        if victim == "up":
+            kill(self.instance, victim)
+        elif self.instance.child(victim):
+            os.kill(self.instance.child(victim), signal.SIGKILL)
+        if self.random.random() < 0.5:
+            self.instance.wait_ready()
+
+    def run(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            steps = [self.create, self.delete, self.switch, self.kill]
+            self.random.choices(steps, [45, 25, 15, 10])[0]()
+            status, pods = self.api("GET", "/api/v1/namespaces/default/pods")
+            self.uids |= {pod["metadata"]["uid"] for pod in pods["items"]} if status == 200 else set()
+
+    def is_settled(self):
+        """Every Sandbox is what it was told to be."""
+        for obj in self.api("GET", SANDBOXES)[1]["items"]:
+            wanted = "Suspended" if obj["spec"]["operatingMode"] == "Suspended" else "Ready"
+            if obj["metadata"].get("deletionTimestamp") or condition_of(obj, wanted).get("status") != "True":
+                return False
+        return True
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_chaos(own, seed):
+    """Whatever happens: nothing acknowledged is lost, nothing runs twice or anew, nothing is left."""
+    instance = own()
+    chaos = Chaos(instance, seed)
+    chaos.run(8)
+    for victim in ("control", "node", "egress"):  # the last ones may not have been waited for
+        wait_until(lambda victim=victim: instance.child(victim), what=f"a running {victim}")
+    wait_until(lambda: chaos.api("GET", SANDBOXES)[0] == 200, what="an answer")
+    wait_until(chaos.is_settled, 90, what=lambda: instance.kubectl("get", "sandboxes,pods"))
+    there = {s["metadata"]["name"]: s["metadata"]["uid"] for s in instance.items("sandboxes")}
+    assert chaos.acknowledged.items() <= there.items()
+    assert set(there) <= set(chaos.acknowledged) | chaos.unknown
+    pods = instance.items("pods")
+    for pod in pods:
+        running = [p for p in instance.processes(pod["metadata"]["uid"]) if command_of(p)[:1] == ["sleep"]]
+        assert len(running) == 1, pod
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0, pod
+    chaos.uids |= {pod["metadata"]["uid"] for pod in pods}
+    assert {g.name[:36] for g in instance.groups() if read(g / "cgroup.procs") and g.name[:36] in chaos.uids} <= {
+        pod["metadata"]["uid"] for pod in pods
+    }
+    instance.kubectl("delete", "sandboxes", "--all", timeout=150)
+    wait_until(lambda: not instance.items("pods"), what="the end of all Pods")
+    left = lambda: [trace for uid in chaos.uids for trace in instance.traces(uid)]  # noqa: E731
+    wait_until(lambda: not left(), 2 * CLEAN_DEADLINE, what=lambda: f"an end without {left()}")
+    wait_until(
+        lambda: not list((instance.data / "volumes").glob("pvc/*/*")), CLEAN_DEADLINE, what="the end of all claims"
+    )

@@ -79,6 +79,28 @@ def test_stop_sandboxes(own):
     assert instance.exec("s", "echo", "again") == "again\n"
 
 
+def test_make_up_and_down(own, holt):
+    """What `make up` and `make down` call."""
+    instance = own(start=False)
+    where = {
+        "HOLT_RUN_DIR": str(instance.run),
+        "HOLT_DATA_DIR": str(instance.data),
+        "HOLT_LISTEN": f"127.0.0.1:{instance.port}",
+    }
+    done = instance.call("tools/stop-holt", **where)
+    assert done.code == 1 and "no holt is running" in done.err
+    try:
+        done = instance.call("tools/first-sandbox", holt, **where)
+        assert done.code == 0 and "hello from a sandbox on Linux" in done.out, done
+        assert instance.call("tools/first-sandbox", holt, **where).code == 0, "twice is no error"
+        instance.kubeconfig = instance.data / "admin.kubeconfig"
+        instance.kubectl("delete", "sandbox", "hello")
+    finally:
+        done = instance.call("tools/stop-holt", **where)
+    assert done.code == 0, done
+    assert instance.call("tools/stop-holt", **where).code == 1
+
+
 def test_two_beside_each_other(own):
     one, other = own(), own()
     for instance in (one, other):
