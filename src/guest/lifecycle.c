@@ -11,9 +11,10 @@
 #define KILL_AGAIN_MS 20
 
 static bool single;
-static bool ending;   /* everything is being killed */
-static bool timed_up; /* no more waiting for clients */
-static bool shutting; /* everything was asked to end */
+static bool ending;    /* everything is being killed */
+static bool timed_up;  /* no more waiting for anything */
+static bool abandoned; /* no client will come for the end of the main process */
+static bool shutting;  /* everything was asked to end */
 static int exit_code;
 static struct timer kill_timer, last_timer, grace_timer;
 
@@ -97,7 +98,7 @@ void lifecycle_shutdown(uint64_t grace_ms)
 
 void lifecycle_abandoned(void)
 {
-    timed_up = true;
+    abandoned = true;
     end_now();
 }
 
@@ -112,7 +113,10 @@ bool lifecycle_over(bool nothing_to_reap, int *ret_code)
     if (nothing_to_reap)
         timer_stop(&kill_timer);
     bool told = p == NULL || p->told || shutting; /* who shuts it down need not come for the end */
-    if (timed_up || (nothing_to_reap && process_all_finished() && told && !connection_any_busy())) {
+    bool heard = abandoned || (process_all_finished() && told && !connection_any_busy());
+    /* With pid 1 the kernel ends the namespace; elsewhere a process may have forked while the others were killed. */
+    bool dead = nothing_to_reap || (abandoned && getpid() == 1);
+    if (timed_up || (dead && heard)) {
         connection_finish_shutdown();
         return true;
     }

@@ -279,6 +279,14 @@ static void test_single(void **state)
     expect_marked(&f, 0, 5000);
     fixture_stop(&f);
 
+    /* Also while it forks. */
+    r.client = single_start(&f, &r, "echo up; i=0; while [ $i -lt 300 ]; do sleep 100 & i=$((i+1)); done; wait");
+    run_wait_text(&r, GUEST_STREAM_STDOUT, "up\n", 2000);
+    run_free(&r);
+    assert_true(fixture_wait_guest(&f, 10000) >= 0);
+    expect_marked(&f, 0, 0);
+    fixture_stop(&f);
+
     /* The start fails. */
     int fd;
     struct error err = ERROR_INIT;
