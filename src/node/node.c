@@ -320,6 +320,7 @@ void node_free(struct node *n)
     image_store_close(n->images);
     host_image_done(&n->host_image);
     zygote_stop(n->zygote);
+    native_remove_cgroup_parent();
     free(n->data_dir);
     free(n->run_dir);
     free(n->ip);

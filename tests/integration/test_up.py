@@ -73,7 +73,7 @@ def test_stop_sandboxes(own):
     uid = instance.get("pod", "s")["metadata"]["uid"]
     assert instance.processes(uid)
     assert instance.stop() == 0
-    assert not instance.processes() and not instance.mounts()
+    assert not instance.processes() and not instance.mounts() and not instance.group_parents()
     instance.start()  # what was to run runs again
     instance.wait_for("sandbox/s", "condition=Ready")
     assert instance.exec("s", "echo", "again") == "again\n"

@@ -177,6 +177,19 @@ size_t cgroup_parents(int fds[CGROUP_CONTROLLER_COUNT])
     return count;
 }
 
+void native_remove_cgroup_parent(void)
+{
+    const struct cgroup_layout *l = cgroup_layout_get();
+
+    forget_parents();
+    for (int c = 0; c < CGROUP_CONTROLLER_COUNT; c++) {
+        const char *mount = l->version == 2 ? l->unified : l->mounts[c];
+        _cleanup_close_ int dir = mount ? open(mount, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+        if (dir >= 0)
+            (void)unlinkat(dir, get_parent_name(), AT_REMOVEDIR); /* busy while sandboxes go on */
+    }
+}
+
 int cgroup_open(const char *id, enum cgroup_controller c, struct error *err)
 {
     const struct cgroup_layout *l = cgroup_layout_get();

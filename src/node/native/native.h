@@ -120,6 +120,8 @@ int native_set_limits(const char *id, const struct native_limits *limits, struct
 
 /* The cgroup parent: several instances of holt side by side keep apart by it. Default "holt". Borrowed. */
 void native_set_cgroup_parent(const char *name);
+/* At the end of an instance: takes the parent away where no sandbox is left in it. */
+void native_remove_cgroup_parent(void);
 
 /* The zygote. */
 struct zygote;
