@@ -79,6 +79,18 @@ def test_stop_sandboxes(own):
     assert instance.exec("s", "echo", "again") == "again\n"
 
 
+def test_control_group_taken_away(own):
+    """Some tools tidy up empty groups."""
+    instance = own("--stop-sandboxes")
+    instance.ready_sandbox(sandbox("s"))
+    instance.kubectl("delete", "sandbox", "s")
+    wait_until(lambda: not instance.groups())
+    for parent in instance.group_parents():
+        parent.rmdir()
+    instance.ready_sandbox(sandbox("s"))
+    assert instance.exec("s", "echo", "again") == "again\n"
+
+
 def test_make_up_and_down(own, holt):
     """What `make up` and `make down` call."""
     instance = own(start=False)

@@ -401,8 +401,15 @@ int cgroup_create(const char *id, const struct native_limits *limits, bool only_
         *ret = entry;
         return 0;
     }
-    int r = l->version == 2 ? create_v2(id, limits, only_limits, &entry, err)
-                            : create_v1(id, limits, only_limits, &entry, err);
+    int (*create)(const char *, const struct native_limits *, bool, struct cgroup_entry *, struct error *) =
+        l->version == 2 ? create_v2 : create_v1;
+    int r = create(id, limits, only_limits, &entry, err);
+    if (r == -ENOENT) { /* someone took the empty parent away */
+        cgroup_entry_done(&entry);
+        forget_parents();
+        error_clear(err);
+        r = create(id, limits, only_limits, &entry, err);
+    }
     if (r < 0) {
         cgroup_entry_done(&entry);
         (void)cgroup_remove(id, NULL); /* the failure above is what counts */
