@@ -234,6 +234,7 @@ int node_object_start(struct node *n, struct error *err)
     if (sysinfo(&info) < 0)
         return error_set_errno(err, errno, "read the size of the machine");
     n->memory_bytes = (int64_t)info.totalram * info.mem_unit;
+    n->pod_options.memory_bytes = n->memory_bytes;
     n->cpu_millis = sysconf(_SC_NPROCESSORS_ONLN) * 1000;
     n->ip = n->options.ip ? xstrdup(n->options.ip) : first_address();
     n->lease_timer = evtimer_new(n->base, on_timer, n);

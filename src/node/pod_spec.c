@@ -7,6 +7,8 @@
 #include "kube/quantity.h"
 #include "node/image/reference.h"
 
+#include <inttypes.h>
+
 #define HOSTNAME_MAX 63
 #define MEMORY_MIN (4ll << 20) /* below this not even the first process starts */
 #define CPU_MILLIS_MIN 10      /* a quota of one millisecond in each period */
@@ -81,7 +83,17 @@ static int parse_limits(struct pod_container *c, const struct json *limits, cons
     return 0;
 }
 
-static int parse_requests(struct pod_container *c, const struct json *requests, const char *field, struct error *err)
+/* The API server takes a limit without a request as the request too. */
+static int refuse_memory(int64_t machine, const char *field, struct error *err)
+{
+    _cleanup_free_ char *why = xasprintf(
+        "is more than the %" PRId64 "Mi of this machine; where it is not given, limits.memory counts", machine >> 20);
+
+    return pod_spec_refuse(err, REASON_CONFIG, why, "%s.memory", field);
+}
+
+static int parse_requests(struct pod_container *c, const struct json *requests, const char *field, int64_t machine,
+                          struct error *err)
 {
     for (struct json_iter it = {0}; json_each(requests, &it);) {
         bool cpu = streq(it.key, "cpu");
@@ -91,13 +103,15 @@ static int parse_requests(struct pod_container *c, const struct json *requests, 
             return r;
         if (cpu)
             c->limits.cpu_weight = (uint64_t)value;
+        else if (streq(it.key, "memory") && machine && value > machine)
+            return refuse_memory(machine, field, err);
         else if (value && !streq(it.key, "memory") && !streq(it.key, "ephemeral-storage"))
             return pod_spec_refuse(err, REASON_CONFIG, "this node has no such resource", "%s.%s", field, it.key);
     }
     return 0;
 }
 
-static int parse_resources(struct pod_container *c, struct error *err)
+static int parse_resources(struct pod_container *c, int64_t machine, struct error *err)
 {
     const struct json *resources = json_get(c->object, "resources");
     _cleanup_free_ char *limits = xasprintf("%s.resources.limits", c->field);
@@ -106,7 +120,7 @@ static int parse_resources(struct pod_container *c, struct error *err)
     if (json_size(json_get(resources, "claims")))
         return pod_spec_refuse(err, REASON_CONFIG, NOT_SUPPORTED, "%s.resources.claims", c->field);
     int r = parse_limits(c, json_get(resources, "limits"), limits, err);
-    return r < 0 ? r : parse_requests(c, json_get(resources, "requests"), requests, err);
+    return r < 0 ? r : parse_requests(c, json_get(resources, "requests"), requests, machine, err);
 }
 
 static int parse_image(struct pod_container *c, const struct pod_spec_options *options, struct error *err)
@@ -205,7 +219,7 @@ static int parse_container(struct pod_spec *s, struct pod_container *c, const st
     if (r == 0)
         r = parse_image(c, options, err);
     if (r == 0)
-        r = parse_resources(c, err);
+        r = parse_resources(c, options->memory_bytes, err);
     if (r == 0)
         r = pod_spec_parse_security(s, c, err);
     if (r == 0)

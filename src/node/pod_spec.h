@@ -86,6 +86,7 @@ struct pod_spec {
 
 struct pod_spec_options {
     bool allow_dir_images;
+    int64_t memory_bytes;            /* of the machine; 0 = not known */
     char *const *host_path_prefixes; /* hostPath volumes are allowed at and below these; NULL = none */
 };
 

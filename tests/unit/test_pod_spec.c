@@ -33,7 +33,7 @@ static struct json *make_pod(const char *spec, const char *container)
 }
 
 static char *prefixes[] = {(char *)"/srv/data/", NULL};
-static const struct pod_spec_options options = {.host_path_prefixes = prefixes};
+static const struct pod_spec_options options = {.memory_bytes = 8ll << 30, .host_path_prefixes = prefixes};
 
 static void test_refused(void **state UNUSED)
 {
@@ -77,6 +77,8 @@ static void test_refused(void **state UNUSED)
         {"", "\"resources\":{\"limits\":{\"memory\":\"lots\"}}", "spec.containers[0].resources.limits.memory"},
         {"", "\"resources\":{\"limits\":{\"cpu\":\"-1\"}}", "spec.containers[0].resources.limits.cpu"},
         {"", "\"resources\":{\"limits\":{\"nvidia.com/gpu\":1}}", "spec.containers[0].resources.limits.nvidia.com/gpu"},
+        {"", "\"resources\":{\"requests\":{\"memory\":\"8Gi\",\"cpu\":\"100\"}}", NULL},
+        {"", "\"resources\":{\"requests\":{\"memory\":\"8193Mi\"}}", "spec.containers[0].resources.requests.memory"},
         {"", "\"resources\":{\"requests\":{\"hugepages-2Mi\":\"4Mi\"}}",
          "spec.containers[0].resources.requests.hugepages-2Mi"},
         {"", "\"resources\":{\"limits\":{\"memory\":\"64Mi\",\"cpu\":0.5,\"ephemeral-storage\":\"1Gi\"}}", NULL},
