@@ -6,6 +6,7 @@
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
+#include "apiserver/seal.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/service_addresses.h"
 #include "apiserver/static_paths.h"
@@ -236,7 +237,9 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     if (s->resources) {
         s->schemas = object_schemas_new(s->resources);
         s->paths = static_paths_new(s->resources, o->server_address ? o->server_address : "127.0.0.1:6443");
-        s->store = store_open(o->base, o->store_path, o->durability, err);
+        s->sealer = o->secrets_key_file ? sealer_open(o->secrets_key_file, err) : NULL;
+        if (s->sealer || !o->secrets_key_file)
+            s->store = store_open(o->base, o->store_path, o->durability, s->sealer, err);
     }
     if (!s->store || (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) ||
         fill(s, err) < 0) {
@@ -255,6 +258,7 @@ void apiserver_free(struct apiserver *s)
     terminations_free(s->terminations);
     event_expiry_free(s->event_expiry);
     store_close(s->store);
+    sealer_free(s->sealer);
     service_addresses_free(s->addresses);
     static_paths_free(s->paths);
     object_schemas_free(s->schemas);

@@ -16,10 +16,11 @@ struct apiserver_options {
     struct event_base *base;
     const char *store_path;
     enum store_durability durability;
-    const struct clock *clock;  /* NULL = the system's */
-    const char *node_name;      /* the one node pods are put on; NULL = somebody else binds them */
-    const char *server_address; /* "10.0.0.1:6443", told to clients by /api */
-    const char *token_file;     /* NULL = none; see authn.h */
+    const struct clock *clock;    /* NULL = the system's */
+    const char *node_name;        /* the one node pods are put on; NULL = somebody else binds them */
+    const char *server_address;   /* "10.0.0.1:6443", told to clients by /api */
+    const char *token_file;       /* NULL = none; see authn.h */
+    const char *secrets_key_file; /* NULL = Secrets lie in the store in plain text; see seal.h */
 };
 
 /* Opens the store, serves what is defined there, and makes the namespaces every cluster has. */

@@ -21,6 +21,7 @@
 #include "base/timeutil.h"
 
 struct object_schemas;
+struct sealer;
 struct garbage_collector;
 struct terminations;
 struct event_expiry;
@@ -30,6 +31,7 @@ struct static_paths;
 struct apiserver {
     struct event_base *base;
     const struct clock *clock;
+    struct sealer *sealer; /* NULL = none */
     struct store *store;
     struct resource_table *resources;
     struct object_schemas *schemas;

@@ -577,7 +577,8 @@ static int parse_current(struct store *s, struct error *err)
     return 0;
 }
 
-struct store *store_open(struct event_base *base, const char *path, enum store_durability durability, struct error *err)
+struct store *store_open(struct event_base *base, const char *path, enum store_durability durability,
+                         const struct sealer *sealer, struct error *err)
 {
     static const struct log_callbacks callbacks = {.row = on_row, .done = on_batch};
     struct store *s = xcalloc(1, sizeof(*s));
@@ -591,7 +592,7 @@ struct store *store_open(struct event_base *base, const char *path, enum store_d
         store_close(s);
         return error_set(err, ENOMEM, "store: no event"), NULL;
     }
-    s->log = store_log_open(base, path, durability, &callbacks, s, &s->compacted, err);
+    s->log = store_log_open(base, path, durability, sealer, &callbacks, s, &s->compacted, err);
     if (!s->log || parse_current(s, err) < 0) {
         store_close(s);
         return NULL;

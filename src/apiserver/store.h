@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 struct event_base;
+struct sealer;
 struct store;
 
 enum store_event_type { STORE_ADDED, STORE_MODIFIED, STORE_DELETED };
@@ -39,8 +40,9 @@ const char *stored_text(struct stored *s, size_t *ret_len);
 /* Appends the same text without making the object hot: for lists. */
 void stored_write(struct stored *s, struct strbuf *out);
 
+/* sealer (seal.h): borrowed, outlives the store; NULL = nothing is encrypted on disk. */
 struct store *store_open(struct event_base *base, const char *path, enum store_durability durability,
-                         struct error *err);
+                         const struct sealer *sealer, struct error *err);
 /* Commits what is pending and closes. */
 void store_close(struct store *s);
 int64_t store_revision(const struct store *s);

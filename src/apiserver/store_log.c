@@ -22,6 +22,7 @@ struct result {
 
 struct store_log {
     struct event_base *base;
+    const struct sealer *sealer; /* borrowed; NULL = none */
     const struct log_callbacks *cb;
     void *arg;
     sqlite3 *db;
@@ -30,7 +31,8 @@ struct store_log {
     struct event *event;
     pthread_t thread;
     bool running;
-    int wal_pages; /* of the thread alone */
+    int wal_pages;    /* of the thread alone */
+    bool sealed_anew; /* while opening: rows were rewritten */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t wake;
@@ -95,13 +97,21 @@ static int step_done(struct store_log *log, sqlite3_stmt *stmt, struct error *er
 
 static int write_record(struct store_log *log, const struct log_record *r, struct error *err)
 {
+    _cleanup_(strbuf_free) struct strbuf sealed = {0};
+    const struct seal_place place = {.resource = r->resource, .key = r->key, .revision = r->revision};
+    bool to_seal = log->sealer && is_sealed_resource(r->resource);
     sqlite3_stmt *s = log->insert;
 
     (void)sqlite3_bind_int64(s, 1, r->revision); /* binds fail only for an index out of range */
     (void)sqlite3_bind_text(s, 2, r->resource, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(s, 3, r->key, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int(s, 4, r->deleted);
-    (void)sqlite3_bind_text(s, 5, r->text, (int)r->len, SQLITE_STATIC);
+    if (to_seal && seal(log->sealer, &place, r->text, r->len, &sealed, err) < 0)
+        return -err->code;
+    if (to_seal)
+        (void)sqlite3_bind_blob(s, 5, sealed.data, (int)sealed.len, SQLITE_STATIC);
+    else
+        (void)sqlite3_bind_text(s, 5, r->text, (int)r->len, SQLITE_STATIC);
     return step_done(log, s, err, "write revision");
 }
 
@@ -288,6 +298,95 @@ void store_log_close(struct store_log *log)
     free(log);
 }
 
+/* The text of the row under stmt, plain; valid until the next step or, when it was sealed, as long as out. */
+static int plain_text(struct store_log *log, sqlite3_stmt *stmt, struct log_record *r, struct strbuf *out,
+                      struct error *err)
+{
+    const struct seal_place place = {.resource = r->resource, .key = r->key, .revision = r->revision};
+
+    if (sqlite3_column_type(stmt, 4) != SQLITE_BLOB) {
+        r->text = (const char *)sqlite3_column_text(stmt, 4);
+        r->len = (size_t)sqlite3_column_bytes(stmt, 4);
+        return 0;
+    }
+    if (!log->sealer)
+        return error_set(err, EKEYREJECTED, "%s %s is sealed, and no file of keys was given", r->resource, r->key);
+    const void *data = sqlite3_column_blob(stmt, 4);
+    strbuf_truncate(out, 0);
+    int rc = unseal(log->sealer, &place, data, (size_t)sqlite3_column_bytes(stmt, 4), out, err);
+    r->text = strbuf_str(out);
+    r->len = out->len;
+    return rc;
+}
+
+#define SELECT_ROWS "SELECT revision, resource, key, deleted, object FROM log"
+
+static struct log_record row_of(sqlite3_stmt *stmt)
+{
+    return (struct log_record){
+        .revision = sqlite3_column_int64(stmt, 0),
+        .resource = (const char *)sqlite3_column_text(stmt, 1),
+        .key = (const char *)sqlite3_column_text(stmt, 2),
+        .deleted = sqlite3_column_int(stmt, 3) != 0,
+    };
+}
+
+static void clear_plain(struct strbuf *b)
+{
+    if (b->data)
+        explicit_bzero(b->data, b->capacity);
+    strbuf_free(b);
+}
+
+static int each_row(struct store_log *log, const char *sql, const char *resource,
+                    int (*fn)(struct store_log *log, sqlite3_stmt *stmt, struct log_record *r, struct error *err),
+                    struct error *err)
+{
+    _cleanup_(clear_plain) struct strbuf plain = {0};
+    sqlite3_stmt *stmt = NULL;
+    int r = 0, rc = sqlite3_prepare_v2(log->db, sql, -1, &stmt, NULL);
+
+    if (rc == SQLITE_OK && resource)
+        rc = sqlite3_bind_text(stmt, 1, resource, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        while (r == 0 && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+            struct log_record record = row_of(stmt);
+            r = plain_text(log, stmt, &record, &plain, err);
+            if (r == 0)
+                r = fn(log, stmt, &record, err);
+        }
+    if (r == 0 && rc != SQLITE_DONE)
+        r = db_error(log, rc, err, "read store");
+    (void)sqlite3_finalize(stmt);
+    return r < 0 ? error_wrap(err, "store") : 0;
+}
+
+static int seal_anew(struct store_log *log, sqlite3_stmt *stmt, struct log_record *r, struct error *err)
+{
+    if (sqlite3_column_type(stmt, 4) == SQLITE_BLOB &&
+        is_sealed_freshly(log->sealer, sqlite3_column_blob(stmt, 4), (size_t)sqlite3_column_bytes(stmt, 4)))
+        return 0;
+    log->sealed_anew = true;
+    return write_record(log, r, err);
+}
+
+/* Rows from before there was a key, or of a key that is to go. Nothing of their old form stays in the file. */
+static int seal_all(struct store_log *log, struct error *err)
+{
+    int r = db_exec(log, "PRAGMA secure_delete=ON; BEGIN IMMEDIATE", err);
+
+    for (const char *const *resource = sealed_resources; r == 0 && *resource; resource++)
+        r = each_row(log, SELECT_ROWS " WHERE resource = ?", *resource, seal_anew, err);
+    if (r == 0)
+        r = db_exec(log, log->sealed_anew ? "COMMIT; PRAGMA wal_checkpoint(TRUNCATE)" : "ROLLBACK", err);
+    return r < 0 ? r : db_exec(log, "PRAGMA secure_delete=OFF", err);
+}
+
+static int give_row(struct store_log *log, sqlite3_stmt *stmt UNUSED, struct log_record *r, struct error *err)
+{
+    return log->cb->row(log->arg, r, err);
+}
+
 static int load(struct store_log *log, int64_t *ret_compacted, struct error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -297,27 +396,8 @@ static int load(struct store_log *log, int64_t *ret_compacted, struct error *err
         return db_error(log, rc, err, "read store");
     *ret_compacted = sqlite3_step(stmt) == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
     (void)sqlite3_finalize(stmt);
-
-    rc = sqlite3_prepare_v2(log->db, "SELECT revision, resource, key, deleted, object FROM log ORDER BY revision", -1,
-                            &stmt, NULL);
-    if (rc != SQLITE_OK)
-        return db_error(log, rc, err, "read store");
-    int r = 0;
-    while (r == 0 && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        struct log_record record = {
-            .revision = sqlite3_column_int64(stmt, 0),
-            .resource = (const char *)sqlite3_column_text(stmt, 1),
-            .key = (const char *)sqlite3_column_text(stmt, 2),
-            .deleted = sqlite3_column_int(stmt, 3) != 0,
-            .text = (const char *)sqlite3_column_text(stmt, 4),
-            .len = (size_t)sqlite3_column_bytes(stmt, 4),
-        };
-        r = log->cb->row(log->arg, &record, err);
-    }
-    if (r == 0 && rc != SQLITE_DONE)
-        r = db_error(log, rc, err, "read store");
-    (void)sqlite3_finalize(stmt);
-    return r;
+    int r = log->sealer ? seal_all(log, err) : 0;
+    return r < 0 ? r : each_row(log, SELECT_ROWS " ORDER BY revision", NULL, give_row, err);
 }
 
 static int open_db(struct store_log *log, const char *path, enum store_durability durability, struct error *err)
@@ -378,12 +458,14 @@ static int start(struct store_log *log, struct error *err)
 }
 
 struct store_log *store_log_open(struct event_base *base, const char *path, enum store_durability durability,
-                                 const struct log_callbacks *cb, void *arg, int64_t *ret_compacted, struct error *err)
+                                 const struct sealer *sealer, const struct log_callbacks *cb, void *arg,
+                                 int64_t *ret_compacted, struct error *err)
 {
     struct store_log *log = xcalloc(1, sizeof(*log));
     pthread_condattr_t attr;
 
     log->base = base;
+    log->sealer = sealer;
     log->cb = cb;
     log->arg = arg;
     log->event_fd = -1;

@@ -6,12 +6,13 @@
  * After a failure the log refuses everything that was queued behind it (the state it builds on is gone) until
  * the loop has seen the failure.
  *
- * Table log: revision, resource, key, deleted, object. A row leaves when its successor has left the history, so the
- * table holds the current state and the history, and nothing else. Table meta: the revision the history is complete
- * from.
+ * Table log: revision, resource, key, deleted, object (a BLOB where it is sealed, seal.h). A row leaves when its
+ * successor has left the history, so the table holds the current state and the history, and nothing else. Table meta:
+ * the revision the history is complete from.
  */
 #pragma once
 
+#include "apiserver/seal.h"
 #include "apiserver/store.h"
 
 struct store_log;
@@ -43,9 +44,10 @@ struct log_callbacks {
     void (*done)(void *arg, struct log_batch *batch, const struct error *err);
 };
 
-/* *ret_compacted: as last stored. */
+/* sealer: borrowed; NULL = nothing is sealed. *ret_compacted: as last stored. */
 struct store_log *store_log_open(struct event_base *base, const char *path, enum store_durability durability,
-                                 const struct log_callbacks *cb, void *arg, int64_t *ret_compacted, struct error *err);
+                                 const struct sealer *sealer, const struct log_callbacks *cb, void *arg,
+                                 int64_t *ret_compacted, struct error *err);
 void store_log_submit(struct store_log *log, struct log_batch *batch);
 /* Waits for the thread to finish what is queued, reports it through done, and closes. */
 void store_log_close(struct store_log *log);

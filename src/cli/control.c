@@ -24,7 +24,8 @@
 #define BACKLOG 1024
 
 struct control_options {
-    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file, *keys_dir;
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file, *keys_dir,
+        *secrets_keys;
     int64_t ready_fd;
 };
 
@@ -112,6 +113,7 @@ static int own_keys(const struct control_options *o, const char *host, char **re
 static int start_server(struct control *c, const struct control_options *o, struct error *err)
 {
     _cleanup_free_ char *dir = xasprintf("%s/control", o->data_dir), *path = xasprintf("%s/store.db", dir);
+    _cleanup_free_ char *keys = o->secrets_keys ? xstrdup(o->secrets_keys) : xasprintf("%s/secrets.keys", dir);
     const struct apiserver_options options = {
         .base = c->base,
         .store_path = path,
@@ -119,6 +121,7 @@ static int start_server(struct control *c, const struct control_options *o, stru
         .node_name = o->node_name,
         .server_address = o->listen,
         .token_file = o->token_file,
+        .secrets_key_file = keys,
     };
     int fd = mkdirs_at(AT_FDCWD, dir, 0700, err);
 
@@ -191,6 +194,7 @@ int cmd_control(int argc, char **argv)
         {"durability", 0, OPTION_STRING, &o.durability, "full|normal", "Whether each write waits for the disk"},
         {"node-name", 0, OPTION_STRING, &o.node_name, "NAME", "The node that pods are put on"},
         {"token-file", 0, OPTION_STRING, &o.token_file, "FILE", "Lines of token,user,uid,\"group,...\""},
+        {"secrets-keys", 0, OPTION_STRING, &o.secrets_keys, "FILE", "Keys that Secrets are encrypted with on disk"},
         {"ready-fd", 0, OPTION_INT, &o.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
     };
     struct control c = {0};

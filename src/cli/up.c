@@ -66,7 +66,7 @@ struct supervisor {
     int wait_socket;
     int *waiting; /* connections of `holt wait` */
     size_t waiting_count, waiting_capacity;
-    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user;
+    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user, *secrets_keys;
     uid_t uid; /* of the user for control and egress; 0 = they stay root */
     gid_t gid;
     char *admin_config, *server;
@@ -344,9 +344,10 @@ static void define_children(struct supervisor *up, const char *node_config)
     _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid), *keys = xasprintf("%s/control", up->data_dir);
 
     c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
-    c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir,
-                                      "--listen", up->listen, "--keys", keys, "--durability", up->durability,
-                                      "--node-name", up->node_name, "--ready-fd", "3", NULL);
+    c[CHILD_CONTROL].argv =
+        arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir, "--listen", up->listen,
+                  "--keys", keys, "--durability", up->durability, "--node-name", up->node_name, "--ready-fd", "3",
+                  up->secrets_keys ? "--secrets-keys" : NULL, up->secrets_keys, NULL);
     c[CHILD_NODE] = (struct child){.name = "node"};
     c[CHILD_NODE].argv =
         arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir", up->run_dir,
@@ -594,6 +595,8 @@ int cmd_up(int argc, char **argv)
         {"kubeconfig", 0, OPTION_STRING, &up.kubeconfig, "FILE",
          "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
         {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
+        {"secrets-keys", 0, OPTION_STRING, &up.secrets_keys, "FILE",
+         "Keys that Secrets are encrypted with on disk (DATA/control/secrets.keys)"},
         {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
         {"user", 0, OPTION_STRING, &up.user, "NAME", "Whom the API server runs as (" DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},

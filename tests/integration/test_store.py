@@ -1,4 +1,5 @@
 """What the API server promises about its data: acknowledged is kept, whatever happens."""
+import base64
 import json
 import os
 import subprocess
@@ -93,3 +94,42 @@ def test_full_disk(plane):
         plane.stop()
         subprocess.run(["umount", plane.dir / "data" / "control"], check=True)
         plane.start()
+
+
+def files_with(plane, words):
+    """Files below the data directory that hold one of the words."""
+    found = []
+    for path in (plane.dir / "data").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            found += [path.name for word in words if word in data]
+    return found
+
+
+def test_secrets_are_encrypted_on_disk(plane):
+    plain = b"a-word-for-nobody-else"
+    encoded = base64.b64encode(plain)
+    secrets = "/api/v1/namespaces/default/secrets"
+    body = {"metadata": {"name": "sealed"}, "data": {"k": encoded.decode()}}
+    assert plane.open("POST", secrets, body).status == 201
+    body["metadata"]["labels"] = {"a": "b"}
+    assert plane.open("PUT", f"{secrets}/sealed", body).status == 200
+    marker = {"metadata": {"name": "in-the-open"}, "data": {"k": "a-word-for-everybody"}}
+    assert plane.open("POST", PATH, marker).status == 201
+    assert files_with(plane, [b"a-word-for-everybody"]), "this would find it"
+    assert not files_with(plane, [plain, encoded])
+    plane.stop()
+    assert not files_with(plane, [plain, encoded])
+    key = plane.dir / "data" / "control" / "secrets.keys"
+    assert key.stat().st_mode & 0o777 == 0o600
+    plane.start()
+    assert json.load(plane.open("GET", f"{secrets}/sealed"))["data"]["k"] == encoded.decode()
+    # Without its key the server does not start, says why, and loses nothing.
+    plane.stop()
+    key.rename(key.with_suffix(".away"))
+    with pytest.raises(AssertionError, match="is sealed by the key"):
+        plane.start()
+    plane.process.wait(20)
+    key.with_suffix(".away").replace(key)
+    plane.start()
+    assert json.load(plane.open("GET", f"{secrets}/sealed"))["data"]["k"] == encoded.decode()

@@ -26,7 +26,7 @@ static void reopen(struct fixture *f)
     struct error err = ERROR_INIT;
 
     store_close(f->store);
-    f->store = store_open(f->base, f->path, STORE_DURABILITY_FULL, &err);
+    f->store = store_open(f->base, f->path, STORE_DURABILITY_FULL, NULL, &err);
     if (!f->store)
         fail_msg("%s", error_text(&err));
 }
@@ -471,7 +471,7 @@ static void write_next(struct writer *w)
 static void run_writer(const char *path, int fd)
 {
     struct event_base *base = event_base_new();
-    struct writer w = {.store = store_open(base, path, STORE_DURABILITY_FULL, NULL), .pipe = fd};
+    struct writer w = {.store = store_open(base, path, STORE_DURABILITY_FULL, NULL, NULL), .pipe = fd};
 
     if (!w.store)
         _exit(1);
@@ -534,7 +534,7 @@ static void test_single_owner(void **state)
 
     put(f->store, "a/1", "x");
     assert_int_equal(settle(f, 1), 0);
-    assert_null(store_open(f->base, f->path, STORE_DURABILITY_FULL, &err));
+    assert_null(store_open(f->base, f->path, STORE_DURABILITY_FULL, NULL, &err));
     assert_int_equal(err.code, EBUSY);
     error_clear(&err);
 }
