@@ -12,6 +12,8 @@
 
 void http_request_free(struct http_request *req)
 {
+    if (req->on_finish)
+        req->on_finish(req->on_finish_arg, req, req->status);
     http_head_free(&req->head);
     http_headers_free(&req->out);
     strbuf_free(&req->body);
@@ -223,6 +225,7 @@ void http_respond(struct http_request *req, int status, const char *content_type
 {
     bool lengthless = status == 204 || status == 304;
 
+    req->status = req->started ? req->status : status;
     if (req->conn && !req->started) {
         _cleanup_free_ char *framing = lengthless ? xstrdup("") : xasprintf("Content-Length: %zu\r\n", len);
         write_head(req, status, content_type, framing);
@@ -234,6 +237,7 @@ void http_respond(struct http_request *req, int status, const char *content_type
 
 void http_start(struct http_request *req, int status, const char *content_type)
 {
+    req->status = status;
     if (!req->conn)
         return;
     req->bodyless = has_no_body(req, status);
@@ -296,6 +300,13 @@ void http_on_close(struct http_request *req, void (*cb)(void *arg, struct http_r
     req->on_close_arg = arg;
 }
 
+void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct http_request *req, int status),
+                    void *arg)
+{
+    req->on_finish = cb;
+    req->on_finish_arg = arg;
+}
+
 bool http_is_closed(const struct http_request *req)
 {
     return req->conn == NULL;
@@ -306,6 +317,7 @@ struct bufferevent *http_take_over(struct http_request *req, int status)
     struct http_conn *c = req->conn;
     struct bufferevent *bev = NULL;
 
+    req->status = status;
     if (c) {
         write_head(req, status, NULL, "");
         bev = c->bev;

@@ -53,6 +53,9 @@ struct http_request {
     void *on_close_arg;
     void (*on_drain)(void *arg, struct http_request *req);
     void *on_drain_arg;
+    int status; /* of the answer; 0 = none yet */
+    void (*on_finish)(void *arg, const struct http_request *req, int status);
+    void *on_finish_arg;
 };
 
 /* Makes the request of a whole head, which it takes. */

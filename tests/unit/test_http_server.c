@@ -14,7 +14,7 @@
 static struct event_base *base;
 static struct http_server *server;
 static struct http_request *held;
-static int handled, closed;
+static int handled, closed, finished[600];
 static uint16_t port;
 static char *peer_at_close;
 
@@ -25,6 +25,12 @@ static void on_closed(void *arg UNUSED, struct http_request *req)
     peer_at_close = xstrdup(http_peer(req));
 }
 
+static void on_finished(void *arg UNUSED, const struct http_request *req, int status)
+{
+    assert_non_null(http_path(req));
+    finished[status]++;
+}
+
 static void handle(void *arg UNUSED, struct http_request *req)
 {
     const char *path = http_path(req);
@@ -32,6 +38,7 @@ static void handle(void *arg UNUSED, struct http_request *req)
     const char *body = http_body(req, &len);
 
     handled++;
+    http_on_finish(req, on_finished, NULL);
     if (streq(path, "/echo")) {
         http_respond(req, 200, "text/plain", body, len);
     } else if (streq(path, "/stream")) {
@@ -74,6 +81,7 @@ static int setup(void **state UNUSED)
     server = http_server_new(base, loopback_listen(&port), NULL, &options, handle, NULL);
     held = NULL;
     handled = closed = 0;
+    memset(finished, 0, sizeof(finished));
     return 0;
 }
 
@@ -156,6 +164,7 @@ static void test_pipeline(void **state UNUSED)
     assert_int_equal(handled, 1);
     _cleanup_free_ char *answer = loopback_read(base, fd, NULL);
     assert_int_equal(handled, 2);
+    assert_int_equal(finished[200], 2);
     assert_int_equal(occurrences(answer, "200 OK"), 2);
     assert_non_null(strstr(answer, "first"));
 }
