@@ -26,8 +26,10 @@ def free_port():
 
 
 class ControlPlane:
-    def __init__(self, holt):
+    def __init__(self, holt, *options):
+        """options: further ones of `holt control`."""
         self.holt = holt
+        self.options = options
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="holt-clients-"))
         self.port = free_port()
         self.kubeconfig = self.dir / "admin.conf"
@@ -44,7 +46,7 @@ class ControlPlane:
         self.process = subprocess.Popen(
             [self.holt, "control", "--data-dir", self.dir / "data", "--run-dir", self.dir / "run",
              "--listen", f"127.0.0.1:{self.port}", *kubeconfig, "--node-name", "node1",
-             "--token-file", self.dir / "tokens", "--ready-fd", str(write_end)],
+             "--token-file", self.dir / "tokens", "--ready-fd", str(write_end), *self.options],
             pass_fds=[write_end], stderr=open(self.dir / "log", "a"),
         )
         os.close(write_end)

@@ -3,7 +3,6 @@
 #include "apiserver/options.h"
 #include "apiserver/proto.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "base/strbuf.h"
 #include "base/strutil.h"
 #include "wire/yaml.h"
@@ -181,26 +180,13 @@ static void send(struct http_request *req, int code, const char *text, size_t le
     http_respond(req, code, "application/json", text, len);
 }
 
-static void add_common_headers(struct http_request *req)
-{
-    const char *audit = http_header(req, "Audit-ID");
-    char id[UUID_TEXT_SIZE];
-
-    if (!audit || strlen(audit) > 64) {
-        random_uuid(id);
-        audit = id;
-    }
-    http_add_header(req, "Audit-Id", audit);
-    http_add_header(req, "Cache-Control", "no-cache, private");
-}
-
 void answer_status(struct http_request *req, struct json *status)
 {
     _cleanup_(strbuf_free) struct strbuf text = {0};
     int code = status_code(status);
     int64_t retry = json_int_or(json_at(status, "details", "retryAfterSeconds", NULL), 0);
 
-    add_common_headers(req);
+    http_add_header(req, "Cache-Control", "no-cache, private");
     if (code == 403)
         http_add_header(req, "X-Content-Type-Options", "nosniff");
     if (retry > 0 && (code == 429 || code >= 500))
@@ -303,13 +289,15 @@ static void answer_now(struct exchange *x)
         http_add_header(x->req, "Warning", value);
     }
     if (r->code >= 400) {
+        audit_status(x->audit, r->object);
         answer_status(x->req, take_ptr(x->call.result.object));
     } else {
         if (r->list_revision > 0)
             write_list(x, &text);
         else
             write_object(x, &text);
-        add_common_headers(x->req);
+        http_add_header(x->req, "Cache-Control", "no-cache, private");
+        audit_response(x->audit, text.data, text.len);
         send(x->req, r->code, text.data, text.len);
     }
     exchange_free(x);
@@ -338,6 +326,7 @@ void exchange_answer(struct exchange *x)
 
 void exchange_refuse(struct exchange *x, struct json *status)
 {
+    audit_status(x->audit, status);
     answer_status(x->req, status);
     exchange_free(x);
 }

@@ -1,6 +1,7 @@
 /* One HTTP request on its way through the server: reading it (body, options), and the answer. */
 #pragma once
 
+#include "apiserver/audit.h"
 #include "apiserver/negotiate.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/table.h"
@@ -9,7 +10,8 @@ struct exchange {
     struct http_request *req;
     struct request_info info;
     struct user_info *user;
-    struct api_call call; /* borrows from the above */
+    struct audit_record *audit; /* borrowed from req; NULL = not recorded */
+    struct api_call call;       /* borrows from the above */
     struct json *body;
     char **duplicates;
     char *field_manager;

@@ -34,8 +34,10 @@ static void handle_static(struct exchange *x)
 {
     _cleanup_free_ char *method = lower(http_method(x->req));
     const struct access a = {.path = x->info.path, .method = method};
+    bool allowed = authorize(x->user, &a);
 
-    if (!authorize(x->user, &a)) {
+    audit_decision(x->audit, allowed, NULL);
+    if (!allowed) {
         exchange_refuse(x, authz_refusal(x->user, &a));
         return;
     }
@@ -53,8 +55,10 @@ static void handle_resource(struct exchange *x)
                              .subresource = i->subresource,
                              .ns = i->ns,
                              .name = i->name};
+    bool allowed = authorize(x->user, &a);
 
-    if (!authorize(x->user, &a)) {
+    audit_decision(x->audit, allowed, NULL);
+    if (!allowed) {
         exchange_refuse(x, authz_refusal(x->user, &a));
         return;
     }
@@ -74,7 +78,9 @@ static void handle_resource(struct exchange *x)
         return;
     }
     if (exchange_read_options(x) == 0 && exchange_read_body(x) == 0) {
+        audit_request(x->audit, x->body);
         if (i->verb == VERB_WATCH && watch_start(&x->call, x->req, x->form, x->include, x->stream_type) == 0) {
+            audit_started(x->audit, 200);
             exchange_forget(x);
             return;
         }
@@ -114,7 +120,9 @@ void apiserver_handle(void *arg, struct http_request *req)
         return;
     }
     struct exchange *x = exchange_new(s, req);
+    int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
     x->user = authenticate(s->authenticator, req);
+    x->audit = audit_begin(s->audit, req, x->user, &x->info);
     if (!x->user) {
         exchange_refuse(x, status_unauthorized());
         return;
@@ -125,7 +133,8 @@ void apiserver_handle(void *arg, struct http_request *req)
                                           : refuse_impersonation(x->user, http_header(req, "Impersonate-User")));
         return;
     }
-    int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
+    if (http_header(req, "Impersonate-User"))
+        audit_impersonated(x->audit, x->user);
     if (r == -EINVAL)
         exchange_refuse(x, status_bad_request("the path of the request cannot be read"));
     else if (r == -EOPNOTSUPP)
@@ -241,8 +250,10 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
         if (s->sealer || !o->secrets_key_file)
             s->store = store_open(o->base, o->store_path, o->durability, s->sealer, err);
     }
-    if (!s->store || (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) ||
-        fill(s, err) < 0) {
+    if (o->audit.path)
+        s->audit = audit_open(o->base, s->clock, &o->audit, err);
+    if (!s->store || (o->audit.path && !s->audit) ||
+        (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) || fill(s, err) < 0) {
         apiserver_free(s);
         return NULL;
     }
@@ -264,6 +275,7 @@ void apiserver_free(struct apiserver *s)
     object_schemas_free(s->schemas);
     resource_table_free(s->resources);
     authenticator_free(s->authenticator);
+    audit_free(s->audit);
     free(s->node_name);
     free(s);
 }

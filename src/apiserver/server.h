@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "apiserver/audit.h"
 #include "apiserver/store.h"
 #include "apiserver/streams.h"
 #include "base/timeutil.h"
@@ -21,6 +22,7 @@ struct apiserver_options {
     const char *server_address;   /* "10.0.0.1:6443", told to clients by /api */
     const char *token_file;       /* NULL = none; see authn.h */
     const char *secrets_key_file; /* NULL = Secrets lie in the store in plain text; see seal.h */
+    struct audit_options audit;   /* path NULL = no audit log */
 };
 
 /* Opens the store, serves what is defined there, and makes the namespaces every cluster has. */

@@ -37,7 +37,8 @@ struct apiserver {
     struct object_schemas *schemas;
     struct authenticator *authenticator;
     struct static_paths *paths;
-    char *node_name; /* the one node of the embedded mode; NULL = pods are bound by someone else */
+    struct audit *audit; /* NULL = none */
+    char *node_name;     /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;
     struct event_expiry *event_expiry;

@@ -26,6 +26,8 @@
 struct control_options {
     const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file, *keys_dir,
         *secrets_keys;
+    const char *audit_log, *audit_policy;
+    int64_t audit_max_size, audit_backups;
     int64_t ready_fd;
 };
 
@@ -114,6 +116,7 @@ static int start_server(struct control *c, const struct control_options *o, stru
 {
     _cleanup_free_ char *dir = xasprintf("%s/control", o->data_dir), *path = xasprintf("%s/store.db", dir);
     _cleanup_free_ char *keys = o->secrets_keys ? xstrdup(o->secrets_keys) : xasprintf("%s/secrets.keys", dir);
+    _cleanup_free_ char *audit = o->audit_log ? xstrdup(o->audit_log) : xasprintf("%s/audit.log", dir);
     const struct apiserver_options options = {
         .base = c->base,
         .store_path = path,
@@ -122,6 +125,10 @@ static int start_server(struct control *c, const struct control_options *o, stru
         .server_address = o->listen,
         .token_file = o->token_file,
         .secrets_key_file = keys,
+        .audit = {.path = streq(audit, "none") ? NULL : audit,
+                  .policy_path = o->audit_policy,
+                  .max_bytes = o->audit_max_size,
+                  .backups = o->audit_backups},
     };
     int fd = mkdirs_at(AT_FDCWD, dir, 0700, err);
 
@@ -183,8 +190,11 @@ static void stop(struct control *c)
 int cmd_control(int argc, char **argv)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
-    struct control_options o = {
-        .data_dir = "/var/lib/holt", .run_dir = "/run/holt", .listen = "127.0.0.1:6443", .durability = "full"};
+    struct control_options o = {.data_dir = "/var/lib/holt",
+                                .run_dir = "/run/holt",
+                                .listen = "127.0.0.1:6443",
+                                .durability = "full",
+                                .audit_backups = 5};
     const struct option options[] = {
         {"data-dir", 0, OPTION_STRING, &o.data_dir, "DIR", "State that must be kept"},
         {"run-dir", 0, OPTION_STRING, &o.run_dir, "DIR", "Run-time state"},
@@ -195,6 +205,10 @@ int cmd_control(int argc, char **argv)
         {"node-name", 0, OPTION_STRING, &o.node_name, "NAME", "The node that pods are put on"},
         {"token-file", 0, OPTION_STRING, &o.token_file, "FILE", "Lines of token,user,uid,\"group,...\""},
         {"secrets-keys", 0, OPTION_STRING, &o.secrets_keys, "FILE", "Keys that Secrets are encrypted with on disk"},
+        {"audit-log", 0, OPTION_STRING, &o.audit_log, "FILE", "Audit log (DATA/control/audit.log), or none"},
+        {"audit-policy", 0, OPTION_STRING, &o.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
+        {"audit-max-size", 0, OPTION_SIZE, &o.audit_max_size, "SIZE", "Rotate the audit log beyond this (100Mi)"},
+        {"audit-backups", 0, OPTION_INT, &o.audit_backups, "N", "Old audit logs to keep (5)"},
         {"ready-fd", 0, OPTION_INT, &o.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
     };
     struct control c = {0};

@@ -67,6 +67,7 @@ struct supervisor {
     int *waiting; /* connections of `holt wait` */
     size_t waiting_count, waiting_capacity;
     const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user, *secrets_keys;
+    const char *audit_log, *audit_policy;
     uid_t uid; /* of the user for control and egress; 0 = they stay root */
     gid_t gid;
     char *admin_config, *server;
@@ -336,6 +337,14 @@ static char *cgroup_parent(const char *run_dir)
     return !real || streq(real, DEFAULT_RUN_DIR) ? xstrdup("holt") : xasprintf("holt-%08x", fnv1a32(real));
 }
 
+static void add_option(struct child *c, const char *option, const char *value)
+{
+    if (value) {
+        c->argv = strv_append(c->argv, xstrdup(option));
+        c->argv = strv_append(c->argv, xstrdup(value));
+    }
+}
+
 static void define_children(struct supervisor *up, const char *node_config)
 {
     _cleanup_free_ char *cgroup = cgroup_parent(up->run_dir);
@@ -344,10 +353,12 @@ static void define_children(struct supervisor *up, const char *node_config)
     _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid), *keys = xasprintf("%s/control", up->data_dir);
 
     c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
-    c[CHILD_CONTROL].argv =
-        arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir, "--listen", up->listen,
-                  "--keys", keys, "--durability", up->durability, "--node-name", up->node_name, "--ready-fd", "3",
-                  up->secrets_keys ? "--secrets-keys" : NULL, up->secrets_keys, NULL);
+    c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir,
+                                      "--listen", up->listen, "--keys", keys, "--durability", up->durability,
+                                      "--node-name", up->node_name, "--ready-fd", "3", NULL);
+    add_option(&c[CHILD_CONTROL], "--secrets-keys", up->secrets_keys);
+    add_option(&c[CHILD_CONTROL], "--audit-log", up->audit_log);
+    add_option(&c[CHILD_CONTROL], "--audit-policy", up->audit_policy);
     c[CHILD_NODE] = (struct child){.name = "node"};
     c[CHILD_NODE].argv =
         arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir", up->run_dir,
@@ -597,6 +608,8 @@ int cmd_up(int argc, char **argv)
         {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
         {"secrets-keys", 0, OPTION_STRING, &up.secrets_keys, "FILE",
          "Keys that Secrets are encrypted with on disk (DATA/control/secrets.keys)"},
+        {"audit-log", 0, OPTION_STRING, &up.audit_log, "FILE", "Audit log (DATA/control/audit.log), or none"},
+        {"audit-policy", 0, OPTION_STRING, &up.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
         {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
         {"user", 0, OPTION_STRING, &up.user, "NAME", "Whom the API server runs as (" DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
