@@ -4,15 +4,21 @@
 #include "base/timeutil.h"
 
 #include <event2/event.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 
-/* Write-ahead log pages that may gather before the thread moves them into the database while there is work. */
-#define WAL_PAGES_MAX 1024
+/* Write-ahead log pages that may gather before they are moved into the database, which another thread does meanwhile.
+ */
+#define WAL_PAGES_MOVE 1024
+/* With so many (256 MiB) the writer waits for the move: what is appended all the time is never used again. */
+#define WAL_PAGES_MAX 65536
 /* Quiet time after which they are moved in any case. */
 #define CHECKPOINT_IDLE_MS 300
+#define BUSY_TIMEOUT_MS 10000
 
 struct result {
     struct log_batch *batches;
@@ -25,17 +31,21 @@ struct store_log {
     const struct sealer *sealer; /* borrowed; NULL = none */
     const struct log_callbacks *cb;
     void *arg;
-    sqlite3 *db;
+    sqlite3 *db, *mover_db;
     sqlite3_stmt *insert, *drop, *compact;
+    int lock_fd; /* two processes must not have one store */
     int event_fd;
     struct event *event;
-    pthread_t thread;
-    bool running;
-    int wal_pages;    /* of the thread alone */
+    pthread_t thread, mover;
+    bool running, moving;
     bool sealed_anew; /* while opening: rows were rewritten */
+    int pages;        /* in the write-ahead log, as the writer saw it last; its alone */
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t wake;
+    pthread_cond_t wake, mover_wake;
+    int wal_pages, moved_pages; /* in the write-ahead log; how many there were when they were moved last */
+    bool wal_quiet;             /* all of them were looked at since the last write */
+    int64_t wal_written_ns;
     struct log_batch *queue, **queue_tail;
     struct result *results, **results_tail;
     bool failed, stop;
@@ -149,38 +159,76 @@ static int wal_hook(void *arg, sqlite3 *db, const char *name, int pages)
 {
     (void)db;
     (void)name;
-    ((struct store_log *)arg)->wal_pages = pages;
+    ((struct store_log *)arg)->pages = pages;
     return SQLITE_OK;
 }
 
-static void checkpoint(struct store_log *log)
+/* Failure leaves the pages in the write-ahead log, where they are just as safe. */
+static void checkpoint(sqlite3 *db)
 {
-    /* Failure leaves the pages in the write-ahead log, where they are just as safe. */
-    (void)sqlite3_wal_checkpoint_v2(log->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    log->wal_pages = 0;
+    (void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
-/* Waits for work; NULL when it is time to end. Moves the log into the database when nothing comes for a while. */
+/* What the mover has to know about a commit. */
+static void note_commit(struct store_log *log)
+{
+    (void)pthread_mutex_lock(&log->lock);
+    log->wal_pages = log->pages;
+    if (log->moved_pages > log->wal_pages)
+        log->moved_pages = 0; /* it has begun from the start */
+    log->wal_written_ns = time_monotonic_ns();
+    if (log->wal_quiet || log->wal_pages - log->moved_pages > WAL_PAGES_MOVE)
+        (void)pthread_cond_signal(&log->mover_wake);
+    log->wal_quiet = false;
+    (void)pthread_mutex_unlock(&log->lock);
+    if (log->pages > WAL_PAGES_MAX)
+        checkpoint(log->db);
+}
+
+/* Waits until there is something to move; false when it is time to end. The lock is held. */
+static bool wait_for_pages(struct store_log *log)
+{
+    while (!log->stop) {
+        if (log->wal_pages - log->moved_pages > WAL_PAGES_MOVE)
+            return true;
+        if (log->wal_quiet) {
+            (void)pthread_cond_wait(&log->mover_wake, &log->lock);
+            continue;
+        }
+        int64_t ns = log->wal_written_ns + CHECKPOINT_IDLE_MS * NSEC_PER_MSEC;
+        if (time_monotonic_ns() >= ns)
+            return true;
+        struct timespec until = {.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC};
+        (void)pthread_cond_timedwait(&log->mover_wake, &log->lock, &until);
+    }
+    return false;
+}
+
+/* Moves pages into the database while the other thread goes on writing. */
+static void *move(void *arg)
+{
+    struct store_log *log = arg;
+
+    (void)pthread_mutex_lock(&log->lock);
+    while (wait_for_pages(log)) {
+        log->moved_pages = log->wal_pages;
+        log->wal_quiet = true; /* until the next commit */
+        (void)pthread_mutex_unlock(&log->lock);
+        checkpoint(log->mover_db);
+        (void)pthread_mutex_lock(&log->lock);
+    }
+    (void)pthread_mutex_unlock(&log->lock);
+    return NULL;
+}
+
+/* Waits for work; NULL when it is time to end. */
 static struct log_batch *next_work(struct store_log *log)
 {
     struct log_batch *work = NULL;
 
     (void)pthread_mutex_lock(&log->lock);
-    while (!log->stop && (!log->queue || log->failed)) {
-        if (log->wal_pages == 0 || log->failed) {
-            (void)pthread_cond_wait(&log->wake, &log->lock);
-            continue;
-        }
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        int64_t ns = until.tv_sec * NSEC_PER_SEC + until.tv_nsec + CHECKPOINT_IDLE_MS * NSEC_PER_MSEC;
-        until = (struct timespec){.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC};
-        if (pthread_cond_timedwait(&log->wake, &log->lock, &until) == ETIMEDOUT && !log->queue) {
-            (void)pthread_mutex_unlock(&log->lock);
-            checkpoint(log);
-            (void)pthread_mutex_lock(&log->lock);
-        }
-    }
+    while (!log->stop && (!log->queue || log->failed))
+        (void)pthread_cond_wait(&log->wake, &log->lock);
     if (!log->failed) {
         work = log->queue;
         log->queue = NULL;
@@ -214,8 +262,7 @@ static void *run(void *arg)
         struct error err = ERROR_INIT;
         (void)write_all(log, work, &err); /* err tells */
         report(log, work, &err);
-        if (log->wal_pages > WAL_PAGES_MAX)
-            checkpoint(log);
+        note_commit(log);
     }
     return NULL;
 }
@@ -281,8 +328,11 @@ void store_log_close(struct store_log *log)
         (void)pthread_mutex_lock(&log->lock);
         log->stop = true;
         (void)pthread_cond_signal(&log->wake);
+        (void)pthread_cond_signal(&log->mover_wake);
         (void)pthread_mutex_unlock(&log->lock);
         (void)pthread_join(log->thread, NULL);
+        if (log->moving)
+            (void)pthread_join(log->mover, NULL);
         collect(log);
     }
     if (log->event)
@@ -292,8 +342,12 @@ void store_log_close(struct store_log *log)
     (void)sqlite3_finalize(log->insert);
     (void)sqlite3_finalize(log->drop);
     (void)sqlite3_finalize(log->compact);
+    (void)sqlite3_close(log->mover_db);
     (void)sqlite3_close(log->db); /* checkpoints; failure leaves a write-ahead log that the next open reads */
+    if (log->lock_fd >= 0)
+        (void)close(log->lock_fd);
     (void)pthread_cond_destroy(&log->wake);
+    (void)pthread_cond_destroy(&log->mover_wake);
     (void)pthread_mutex_destroy(&log->lock);
     free(log);
 }
@@ -400,19 +454,47 @@ static int load(struct store_log *log, int64_t *ret_compacted, struct error *err
     return r < 0 ? r : each_row(log, SELECT_ROWS " ORDER BY revision", NULL, give_row, err);
 }
 
+static int take_lock(struct store_log *log, const char *path, struct error *err)
+{
+    _cleanup_free_ char *lock = xasprintf("%s-lock", path);
+
+    log->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log->lock_fd < 0)
+        return error_set_errno(err, errno, "open %s", lock);
+    if (flock(log->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? error_set(err, EBUSY, "%s is in use by another process", path)
+                                    : error_set_errno(err, errno, "lock %s", lock);
+    return 0;
+}
+
+/* Of the mover: it only ever moves pages. */
+static int open_second(struct store_log *log, const char *path, struct error *err)
+{
+    int rc = sqlite3_open_v2(path, &log->mover_db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(log->mover_db, "PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-64", NULL, NULL, NULL);
+    if (rc != SQLITE_OK)
+        return error_set(err, db_code(rc), "open store %s again: %s", path, sqlite3_errstr(rc));
+    (void)sqlite3_busy_timeout(log->mover_db, BUSY_TIMEOUT_MS);
+    return 0;
+}
+
 static int open_db(struct store_log *log, const char *path, enum store_durability durability, struct error *err)
 {
+    if (take_lock(log, path, err) < 0)
+        return -err->code;
     int rc = sqlite3_open_v2(path, &log->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
     if (rc != SQLITE_OK) {
         (void)db_error(log, rc, err, "open store");
         return error_wrap(err, "%s", path);
     }
-    /* Exclusive: a second process must not open it, and the index of the log needs no shared memory. */
+    (void)sqlite3_busy_timeout(log->db, BUSY_TIMEOUT_MS);
     const char *pragmas[] = {
-        "PRAGMA locking_mode=EXCLUSIVE",
         "PRAGMA journal_mode=WAL",
         "PRAGMA wal_autocheckpoint=0",
+        "PRAGMA journal_size_limit=8388608", /* of the write-ahead log when it begins anew */
         "PRAGMA cache_size=-1024",
         "PRAGMA temp_store=MEMORY",
         durability == STORE_DURABILITY_FULL ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
@@ -435,7 +517,7 @@ static int open_db(struct store_log *log, const char *path, enum store_durabilit
             return db_error(log, rc, err, "prepare");
     }
     (void)sqlite3_wal_hook(log->db, wal_hook, log);
-    return 0;
+    return open_second(log, path, err);
 }
 
 static int start(struct store_log *log, struct error *err)
@@ -450,10 +532,13 @@ static int start(struct store_log *log, struct error *err)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = pthread_create(&log->thread, NULL, run, log);
+    log->running = r == 0;
+    if (r == 0)
+        r = pthread_create(&log->mover, NULL, move, log);
+    log->moving = r == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r != 0)
-        return error_set_errno(err, r, "start the store's thread");
-    log->running = true;
+        return error_set_errno(err, r, "start the store's threads");
     return 0;
 }
 
@@ -468,13 +553,15 @@ struct store_log *store_log_open(struct event_base *base, const char *path, enum
     log->sealer = sealer;
     log->cb = cb;
     log->arg = arg;
-    log->event_fd = -1;
+    log->event_fd = log->lock_fd = -1;
+    log->wal_quiet = true;
     log->queue_tail = &log->queue;
     log->results_tail = &log->results;
     (void)pthread_mutex_init(&log->lock, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&log->wake, &attr);
+    (void)pthread_cond_init(&log->mover_wake, &attr);
     (void)pthread_condattr_destroy(&attr);
     if (open_db(log, path, durability, err) < 0 || load(log, ret_compacted, err) < 0 || start(log, err) < 0) {
         store_log_close(log);

@@ -1,5 +1,6 @@
 /*
- * The durable half of the store: one SQLite table of revisions and the thread that appends to it.
+ * The durable half of the store: one SQLite table of revisions, the thread that appends to it, and one that moves what
+ * was appended from the write-ahead log into the database meanwhile.
  *
  * The loop hands over batches; the thread commits all that waits as one transaction and reports on an eventfd, which
  * makes `done` run on the loop. Batches, and the texts they point to, belong to the caller and come back through done.
