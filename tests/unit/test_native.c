@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/strutil.h"
+#include "base/timeutil.h"
 #include "node/native/cgroup.h"
 #include "node/native/clone.h"
 #include "node/native/host_image.h"
@@ -21,9 +22,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 static char parent_name[64]; /* one of our own: other tests may run beside */
 static char work_dir[] = "/tmp/holt-test-native.XXXXXX";
@@ -454,6 +457,39 @@ static void test_pooled_netns(void **state UNUSED)
     (void)close(fd);
 }
 
+/* Makes idle children and leaves them at once; 0 when all of them end. They come to this process. */
+static int leave_idle_children(void)
+{
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return 1;
+    for (int i = 0; i < 200; i++) {
+        int pidfd, status;
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(clone_idle(0, &pidfd, NULL) > 0 ? 0 : 1);
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+            return 2;
+    }
+    int64_t deadline = time_monotonic_ns() + 20 * NSEC_PER_SEC;
+    pid_t left;
+    while ((left = waitpid(-1, NULL, WNOHANG | __WALL)) >= 0 && time_monotonic_ns() < deadline)
+        (void)poll(NULL, 0, left ? 0 : 1);
+    return left == -1 ? 0 : 3;
+}
+
+/* An idle child that has not asked to die with its parent yet, when that dies, ends all the same. */
+static void test_orphaned_idle(void **state UNUSED)
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(leave_idle_children());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static void test_ranges(void **state UNUSED)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_zygote_death),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_pooled_netns),
+        cmocka_unit_test(test_orphaned_idle),
         cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -61,11 +61,16 @@ static long clone3_call(struct clone_args *args, int (*fn)(void *), void *arg)
 #endif
 }
 
-/* The child uses no stack and writes no memory: it asks to die with its parent, then sleeps. */
+/*
+ * The child uses no stack and writes no memory: it asks to die with its parent, looks whether that has died already,
+ * and sleeps.
+ */
 static long clone3_idle(struct clone_args *args)
 {
+    long self = getpid();
 #if defined(__x86_64__)
     long ret;
+    register long r8 __asm__("r8") = self;
     __asm__ volatile("syscall\n\t"
                      "test %%rax, %%rax\n\t"
                      "jnz 1f\n\t"
@@ -73,6 +78,10 @@ static long clone3_idle(struct clone_args *args)
                      "mov %[pdeathsig], %%edi\n\t"
                      "mov %[kill], %%esi\n\t"
                      "syscall\n\t"
+                     "mov %[getppid], %%eax\n\t"
+                     "syscall\n\t"
+                     "cmp %%r8, %%rax\n\t"
+                     "jne 3f\n\t"
                      "2: mov %[ppoll], %%eax\n\t"
                      "xor %%edi, %%edi\n\t"
                      "xor %%esi, %%esi\n\t"
@@ -80,22 +89,31 @@ static long clone3_idle(struct clone_args *args)
                      "xor %%r10d, %%r10d\n\t"
                      "syscall\n\t"
                      "jmp 2b\n\t"
+                     "3: mov %[exit], %%eax\n\t"
+                     "xor %%edi, %%edi\n\t"
+                     "syscall\n\t"
                      "1:"
                      : "=a"(ret)
-                     : "0"((long)SYS_clone3), "D"(args), "S"(sizeof(*args)), [prctl] "i"(SYS_prctl),
-                       [pdeathsig] "i"(PR_SET_PDEATHSIG), [kill] "i"(SIGKILL), [ppoll] "i"(SYS_ppoll)
+                     : "0"((long)SYS_clone3), "D"(args), "S"(sizeof(*args)),
+                       "r"(r8), [prctl] "i"(SYS_prctl), [pdeathsig] "i"(PR_SET_PDEATHSIG), [kill] "i"(SIGKILL),
+                       [ppoll] "i"(SYS_ppoll), [getppid] "i"(SYS_getppid), [exit] "i"(SYS_exit)
                      : "rcx", "rdx", "r10", "r11", "memory", "cc");
     return ret;
 #elif defined(__aarch64__)
     register long x8 __asm__("x8") = SYS_clone3;
     register long x0 __asm__("x0") = (long)args;
     register long x1 __asm__("x1") = (long)sizeof(*args);
+    register long x9 __asm__("x9") = self;
     __asm__ volatile("svc #0\n\t"
                      "cbnz x0, 1f\n\t"
                      "mov x8, %[prctl]\n\t"
                      "mov x0, %[pdeathsig]\n\t"
                      "mov x1, %[kill]\n\t"
                      "svc #0\n\t"
+                     "mov x8, %[getppid]\n\t"
+                     "svc #0\n\t"
+                     "cmp x0, x9\n\t"
+                     "b.ne 3f\n\t"
                      "2: mov x8, %[ppoll]\n\t"
                      "mov x0, xzr\n\t"
                      "mov x1, xzr\n\t"
@@ -103,10 +121,13 @@ static long clone3_idle(struct clone_args *args)
                      "mov x3, xzr\n\t"
                      "svc #0\n\t"
                      "b 2b\n\t"
+                     "3: mov x8, %[exit]\n\t"
+                     "mov x0, xzr\n\t"
+                     "svc #0\n\t"
                      "1:"
                      : "+r"(x0), "+r"(x1)
-                     : "r"(x8), [prctl] "i"(SYS_prctl), [pdeathsig] "i"(PR_SET_PDEATHSIG), [kill] "i"(SIGKILL),
-                       [ppoll] "i"(SYS_ppoll)
+                     : "r"(x8), "r"(x9), [prctl] "i"(SYS_prctl), [pdeathsig] "i"(PR_SET_PDEATHSIG), [kill] "i"(SIGKILL),
+                       [ppoll] "i"(SYS_ppoll), [getppid] "i"(SYS_getppid), [exit] "i"(SYS_exit)
                      : "x2", "x3", "memory", "cc");
     return x0;
 #endif
