@@ -68,6 +68,15 @@ static enum claim claim(struct sandbox_state *s, const struct kube_resource *r, 
     return CLAIM_ADOPTED;
 }
 
+/* Two templates of one name would be one claim. */
+static bool is_duplicate(const struct json *templates, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (streq(object_name(json_item(templates, i)), object_name(json_item(templates, index))))
+            return true;
+    return false;
+}
+
 static void reconcile_claims(struct sandbox_state *s)
 {
     const struct json *templates = json_at(s->sandbox, "spec", "volumeClaimTemplates", NULL);
@@ -79,6 +88,10 @@ static void reconcile_claims(struct sandbox_state *s)
 
         if (!*object_name(template)) {
             add_error(s, "spec.volumeClaimTemplates[%zu].metadata.name is missing", i);
+            s->permanent = true;
+        } else if (is_duplicate(templates, i)) {
+            add_error(s, "spec.volumeClaimTemplates[%zu].metadata.name: there is another template named %s", i,
+                      object_name(template));
             s->permanent = true;
         } else if (!pvc) {
             plan_create(s->plan, &KUBE_PVCS, sandbox_build_pvc(s->sandbox, template));
@@ -102,15 +115,24 @@ static void annotate(struct sandbox_state *s, const char *value)
                json_build("{s:{s:o}}", "metadata", "annotations", annotations));
 }
 
-/* Finds the owned Pod, more than one, or a stranger under our name. */
+/* The Pod that the annotation names, or else the one of our name, whosever it is. */
+static const struct json *named_pod(const struct sandbox_state *s)
+{
+    const char *ns = object_namespace(s->sandbox), *name = object_annotation(s->sandbox, KEY_POD_NAME);
+    const struct json *pod = name ? s->world->get(s->world, &KUBE_PODS, ns, name) : NULL;
+
+    return pod ? pod : s->world->get(s->world, &KUBE_PODS, ns, object_name(s->sandbox));
+}
+
+/* Finds the owned Pod, more than one, or a stranger in its place. */
 static void find_pod(struct sandbox_state *s)
 {
-    const char *ns = object_namespace(s->sandbox);
     char hash[SANDBOX_HASH_SIZE];
     size_t owned = 0;
 
     sandbox_name_hash(object_name(s->sandbox), hash);
-    _cleanup_json_ struct json *pods = s->world->labelled(s->world, &KUBE_PODS, ns, KEY_NAME_HASH, hash);
+    _cleanup_json_ struct json *pods =
+        s->world->labelled(s->world, &KUBE_PODS, object_namespace(s->sandbox), KEY_NAME_HASH, hash);
     for (size_t i = 0; i < json_size(pods); i++) {
         if (!object_controlled_by(json_item(pods, i), object_uid(s->sandbox)))
             continue;
@@ -124,11 +146,11 @@ static void find_pod(struct sandbox_state *s)
     }
     if (s->pod)
         return;
-    const struct json *other = s->world->get(s->world, &KUBE_PODS, ns, object_name(s->sandbox));
+    const struct json *other = named_pod(s);
     if (other && object_controlled_by(other, object_uid(s->sandbox)))
         s->pod = other; /* lost its label */
     else
-        s->foreign_pod = other != NULL;
+        s->foreign_pod = other;
 }
 
 static void suspend_pod(struct sandbox_state *s)
@@ -144,12 +166,9 @@ static void run_pod(struct sandbox_state *s)
     const char *ns = object_namespace(s->sandbox), *name = object_name(s->sandbox);
 
     if (s->foreign_pod) {
-        const struct json *other = s->world->get(s->world, &KUBE_PODS, ns, name);
+        enum claim answer = claim(s, &KUBE_PODS, s->foreign_pod);
 
-        if (object_controller(other) || !may_adopt(s, other))
-            annotate(s, NULL);
-        if (claim(s, &KUBE_PODS, other) != CLAIM_REFUSED)
-            annotate(s, name);
+        annotate(s, answer == CLAIM_REFUSED ? NULL : object_name(s->foreign_pod));
         return;
     }
     if (!s->pod) {
@@ -221,10 +240,21 @@ static void reconcile_service(struct sandbox_state *s)
     }
 }
 
+/* For the status alone. */
+static void find_service(struct sandbox_state *s)
+{
+    const struct json *service =
+        s->world->get(s->world, &KUBE_SERVICES, object_namespace(s->sandbox), object_name(s->sandbox));
+
+    if (service && object_controlled_by(service, object_uid(s->sandbox)))
+        s->service = service;
+}
+
 static void report_multiple_pods(struct sandbox_state *s)
 {
     const struct json *ready = condition_find(json_at(s->sandbox, "status", "conditions", NULL), "Ready");
 
+    find_service(s); /* left as it is */
     add_error(s, "more than one Pod is owned by this Sandbox: delete all but one");
     s->permanent = true;
     if (!streq(json_str_or(json_get(ready, "reason"), ""), "MultiplePods"))
@@ -235,16 +265,17 @@ static void report_multiple_pods(struct sandbox_state *s)
 /* Past shutdownTime: the status first, then Pod and Service, then the object itself or what is kept of its status. */
 static void expire(struct sandbox_state *s)
 {
+    const char *ns = object_namespace(s->sandbox), *name = object_name(s->sandbox);
+
+    s->suspended = wants_suspension(s->sandbox);
+    find_pod(s);
+    find_service(s);
     if (!sandbox_write_expired(s))
         return;
-    const char *ns = object_namespace(s->sandbox), *name = object_name(s->sandbox);
-    const struct json *service = s->world->get(s->world, &KUBE_SERVICES, ns, name);
-
-    find_pod(s);
     if (s->pod && !object_deleting(s->pod))
         plan_delete(s->plan, &KUBE_PODS, ns, object_name(s->pod), object_uid(s->pod), -1, NULL);
-    if (service && object_controlled_by(service, object_uid(s->sandbox)) && !object_deleting(service))
-        plan_delete(s->plan, &KUBE_SERVICES, ns, name, object_uid(service), -1, NULL);
+    if (s->service && !object_deleting(s->service))
+        plan_delete(s->plan, &KUBE_SERVICES, ns, name, object_uid(s->service), -1, NULL);
     if (streq(json_str_or(json_at(s->sandbox, "spec", "shutdownPolicy", NULL), "Retain"), "Delete"))
         plan_delete(s->plan, &KUBE_SANDBOXES, ns, name, object_uid(s->sandbox), -1, NULL);
     else
@@ -299,9 +330,7 @@ static void refused(const struct world *w, const char *ns, const char *name, con
 
     if (!s.sandbox || object_deleting(s.sandbox))
         return;
-    const struct json *service = w->get(w, &KUBE_SERVICES, ns, name);
-    if (service && object_controlled_by(service, object_uid(s.sandbox)))
-        s.service = service;
+    find_service(&s);
     s.suspended = wants_suspension(s.sandbox);
     find_pod(&s);
     add_error(&s, "%s", error_text(err));

@@ -14,10 +14,10 @@ struct sandbox_state {
     const struct json *service; /* the owned Service, or NULL */
     bool suspended;             /* wanted */
     bool service_wanted;
-    bool foreign_pod;     /* a Pod that is not ours has our name */
-    bool multiple_pods;   /* more than one owned Pod */
-    struct strbuf errors; /* joined with "; " */
-    bool permanent;       /* retrying will not help */
+    const struct json *foreign_pod; /* one that is not ours is where ours should be, or NULL */
+    bool multiple_pods;             /* more than one owned Pod */
+    struct strbuf errors;           /* joined with "; " */
+    bool permanent;                 /* retrying will not help */
 };
 
 /* Adds the status patch to the plan if anything in it changes. */

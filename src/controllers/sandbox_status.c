@@ -114,6 +114,16 @@ static void add_pod_state(struct strbuf *b, const struct json *pod)
     }
 }
 
+/* "DeadlineExceeded": what the Pod as a whole ended by, when that is not the container's own end. */
+static void add_end_of_pod(struct strbuf *b, const struct json *pod)
+{
+    const char *reason = json_str_or(json_at(pod, "status", "reason", NULL), "");
+    const char *message = json_str_or(json_at(pod, "status", "message", NULL), "");
+
+    if (*reason)
+        strbuf_addf(b, ": %s%s%s", reason, *message ? ": " : "", message);
+}
+
 static void set_ready(struct sandbox_state *s, struct json *conditions)
 {
     _cleanup_(strbuf_free) struct strbuf message = {0};
@@ -130,6 +140,7 @@ static void set_ready(struct sandbox_state *s, struct json *conditions)
     }
     if (terminal(s->pod)) {
         strbuf_addf(&message, "Pod has ended: %s", phase_of(s->pod));
+        add_end_of_pod(&message, s->pod);
         const struct json *ended =
             json_at(json_item(json_at(s->pod, "status", "containerStatuses", NULL), 0), "state", "terminated", NULL);
         if (ended) {
@@ -213,6 +224,16 @@ void sandbox_write_status(struct sandbox_state *s)
                                json_str(json_at(s->pod, "spec", "nodeName", NULL))));
 }
 
+static struct json *expired_conditions(struct sandbox_state *s)
+{
+    struct json *conditions = copy_conditions(s);
+
+    set_suspended(s, conditions);
+    set(s, conditions, "Ready", "False", "SandboxExpired", "Sandbox has expired");
+    (void)condition_remove(conditions, "PodScheduled");
+    return conditions;
+}
+
 bool sandbox_write_expired(struct sandbox_state *s)
 {
     const struct json *ready = condition_find(conditions_of(s->sandbox), "Ready");
@@ -220,18 +241,15 @@ bool sandbox_write_expired(struct sandbox_state *s)
     if (streq(json_str_or(json_get(ready, "reason"), ""), "SandboxExpired"))
         return true;
     struct json *status = json_copy_shallow(json_get(s->sandbox, "status"));
-    struct json *conditions = copy_conditions(s);
 
     if (!status)
         status = json_object_make();
-    set(s, conditions, "Ready", "False", "SandboxExpired", "Sandbox has expired");
-    (void)condition_remove(conditions, "PodScheduled");
-    json_set(status, "conditions", conditions);
+    json_set(status, "conditions", expired_conditions(s));
     patch_status(s, status);
     return false;
 }
 
 void sandbox_reduce_status(struct sandbox_state *s)
 {
-    patch_status(s, json_build("{s:O}", "conditions", conditions_of(s->sandbox)));
+    patch_status(s, json_build("{s:o}", "conditions", expired_conditions(s)));
 }

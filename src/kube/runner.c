@@ -9,6 +9,8 @@
 #include <event2/event.h>
 
 #define BACKOFF_MIN_NS (5 * NSEC_PER_MSEC)
+/* Conflicts and the like pass; what has failed so often in a row is told. */
+#define FAILURES_TOLD 4
 #define BACKOFF_MAX_NS (60 * NSEC_PER_SEC)
 
 struct worker;
@@ -256,13 +258,14 @@ static void send_events(struct entry *e)
     }
 }
 
-/* What was asked for cannot be: trying again is all we can do, but its owner should know. */
+/* What was asked for cannot be, or has failed again and again: its owner should know. */
 static void tell_refusal(struct entry *e, const struct error *err)
 {
     const struct controller *c = e->worker->controller;
     struct runner *r = e->worker->runner;
+    bool for_good = err->code == EINVAL || err->code == EACCES;
 
-    if (!c->refused || (err->code != EINVAL && err->code != EACCES))
+    if (!c->refused || (!for_good && e->failures < FAILURES_TOLD))
         return;
     plan_free(&e->plan);
     e->plan.field_manager = c->name;

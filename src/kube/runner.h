@@ -36,8 +36,8 @@ struct controller {
     /* Fills *plan (zeroed). object may be NULL: it is gone. */
     void (*reconcile)(const struct world *w, const char *ns, const char *name, struct plan *plan);
     /*
-     * The API server has refused the plan as invalid or forbidden: fills *plan (zeroed) with what tells the user, such
-     * as a condition. The key is tried again with back-off all the same. May be NULL.
+     * The API server has refused the plan as invalid or forbidden, or the plan has failed several times in a row: fills
+     * *plan (zeroed) with what tells the user, such as a condition. The key is tried again with back-off all the same. May be NULL.
      */
     void (*refused)(const struct world *w, const char *ns, const char *name, const struct error *err,
                     struct plan *plan);

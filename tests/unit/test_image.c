@@ -374,11 +374,14 @@ static void test_broken_archives(void **state)
         {"\x28\xb5\x2f\xfdgarbage", 11},
         {"PK\x03\x04", 4}, /* other formats are not read */
         {"!<arch>\n", 8},
+        {NULL, 3 << 20}, /* more than the helper reads before it gives up */
     };
+    _cleanup_free_ char *large = xmalloc(3 << 20);
+    memset(large, 0xa5, 3 << 20);
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         _cleanup_error_ struct error err = ERROR_INIT;
-        write_file(f->archive, cases[i].data, cases[i].len);
+        write_file(f->archive, cases[i].data ? cases[i].data : large, cases[i].len);
         assert_true(image_store_import(f->store, "x/y:1", f->archive, NULL, &err) < 0);
         assert_int_equal(count_entries(f, "tmp"), 0);
         assert_int_equal(count_entries(f, "layers"), 0);

@@ -145,6 +145,23 @@ static const struct {
     {"an adoptable Pod has the name",
      "[" SANDBOX("", "", "") POD("a", "'labels':{'agents.x-k8s.io/adoptable':'true'}", READY_STATUS) "]",
      "patch pods a\npatch sandboxes a\npatch sandboxes/status a" STATUS_NEW "\n"},
+    {"the annotation names an adoptable Pod",
+     "[" SANDBOX(",'annotations':{'agents.x-k8s.io/pod-name':'w'}", "", "")
+         POD("w", "'labels':{'agents.x-k8s.io/adoptable':'true'}", READY_STATUS) "]",
+     "patch pods w\npatch sandboxes/status a" STATUS_NEW "\n"},
+    {"the annotation names somebody else's Pod",
+     "[" SANDBOX(",'annotations':{'agents.x-k8s.io/pod-name':'w'}", "", "") POD("w", "'labels':{}", READY_STATUS) "]",
+     "patch sandboxes a\npatch sandboxes/status a Suspended=False/NotSuspended Ready=False/ReconcilerError\n"
+     "error: Pod w exists and is not adoptable: label it agents.x-k8s.io/adoptable=true or delete it\n"},
+    {"the annotation names no Pod", "[" SANDBOX(",'annotations':{'agents.x-k8s.io/pod-name':'w'}", "", "") "]",
+     "create pods a\npatch sandboxes a\npatch sandboxes/status a" STATUS_NEW "\n"},
+    {"two claims of one name",
+     "[" SANDBOX("",
+                 ",'volumeClaimTemplates':[{'metadata':{'name':'d'},'spec':{}},{'metadata':{'name':'d'},'spec':{}}]",
+                 "") "]",
+     "create persistentvolumeclaims d-a\npatch sandboxes/status a Suspended=False/NotSuspended "
+     "Ready=False/ReconcilerError\n"
+     "error (permanent): spec.volumeClaimTemplates[1].metadata.name: there is another template named d\n"},
     {"two owned Pods",
      "[" SANDBOX("", ",'service':true", "") POD("a", OWNER "," TRACKED, READY_STATUS)
          POD("b", OWNER "," TRACKED, READY_STATUS) "]",
@@ -166,13 +183,19 @@ static const struct {
      "Ready=True/DependenciesReady\n"},
     {"expired, first pass",
      "[" SANDBOX(NAMED, ",'shutdownTime':'1970-01-12T13:46:39Z'", "") POD("a", OWNER "," TRACKED, READY_STATUS) "]",
-     "patch sandboxes/status a Ready=False/SandboxExpired\n"},
+     "patch sandboxes/status a Suspended=False/NotSuspended Ready=False/SandboxExpired\n"},
     {"expired, second pass, retained",
      "[" SANDBOX(NAMED, ",'shutdownTime':'1970-01-12T13:46:39Z'",
                  "'selector':'x','conditions':[{'type':'Finished','status':'True','reason':'PodFailed'},"
                  "{'type':'Ready','status':'False','reason':'SandboxExpired'}]")
          POD("a", OWNER "," TRACKED, READY_STATUS) SERVICE(OWNER "," TRACKED, "'clusterIP':'None'") "]",
-     "delete pods a\ndelete services a\npatch sandboxes/status a\n"},
+     "delete pods a\ndelete services a\npatch sandboxes/status a Finished=True/PodFailed Ready=False/SandboxExpired "
+     "Suspended=False/NotSuspended\n"},
+    {"expired and retained, changed afterwards",
+     "[" SANDBOX("", ",'operatingMode':'Suspended','shutdownTime':'1970-01-12T13:46:39Z'",
+                 "'conditions':[{'type':'Suspended','status':'False','reason':'NotSuspended','observedGeneration':1},"
+                 "{'type':'Ready','status':'False','reason':'SandboxExpired','observedGeneration':1}]") "]",
+     "patch sandboxes/status a Suspended=True/PodTerminated Ready=False/SandboxExpired\n"},
     {"expired, second pass, to be deleted",
      "[" SANDBOX(NAMED, ",'shutdownTime':'1970-01-12T13:46:39Z','shutdownPolicy':'Delete'",
                  "'conditions':[{'type':'Ready','status':'False','reason':'SandboxExpired'}]") "]",
@@ -236,6 +259,23 @@ static void test_refused(void **state UNUSED)
     assert_int_equal(again.count, 0);
     plan_free(&plan);
     plan_free(&again);
+    json_unref(objects);
+}
+
+/* More than one Pod: what the status says of the Service stays. */
+static void test_multiple_pods_keep_the_service(void **state UNUSED)
+{
+    struct plan plan = {0};
+
+    reconcile("[" SANDBOX(NAMED, ",'service':true", "") POD("a", OWNER "," TRACKED, READY_STATUS)
+                  POD("b", OWNER "," TRACKED, READY_STATUS)
+                      SERVICE(OWNER "," TRACKED, "'clusterIP':'None','selector':{'x':'y'}") "]",
+              &plan);
+    const struct json *status = json_get(plan.ops[plan.count - 1].body, "status");
+    assert_string_equal(json_str(json_get(status, "serviceFQDN")), "a.default.svc.cluster.local");
+    for (size_t i = 0; i < plan.count; i++)
+        assert_true(plan.ops[i].resource != &KUBE_SERVICES);
+    plan_free(&plan);
     json_unref(objects);
 }
 
@@ -305,8 +345,10 @@ static void test_service_ports(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),    cmocka_unit_test(test_settles),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_pod_metadata), cmocka_unit_test(test_service_ports),
+        cmocka_unit_test(test_plans),         cmocka_unit_test(test_settles),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_multiple_pods_keep_the_service),
+        cmocka_unit_test(test_messages),      cmocka_unit_test(test_pod_metadata),
+        cmocka_unit_test(test_service_ports),
     };
     return cmocka_run_group_tests_name("sandbox_controller", tests, NULL, NULL);
 }
