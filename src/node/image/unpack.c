@@ -156,8 +156,8 @@ static int exchange(struct unpack *u, struct error *err)
             if (u->archive_ended)
                 close_p(&u->to_helper);
         }
-        if (u->to_helper < 0 && !u->archive_ended)
-            continue; /* only the digest is still wanted */
+        if (u->to_helper < 0 && (!u->archive_ended || u->from_helper < 0))
+            continue; /* only the digest is still wanted, if anything */
         struct pollfd fds[] = {{.fd = u->to_helper, .events = POLLOUT}, {.fd = u->from_helper, .events = POLLIN}};
         if (poll(fds, ARRAY_LEN(fds), -1) < 0) {
             if (errno == EINTR)
