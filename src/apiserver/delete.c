@@ -142,7 +142,7 @@ static int delete_one(struct api_call *c, const struct delete_options *o, struct
     const struct strategy *strategy = strategy_for(c->resource);
     _cleanup_json_ struct json *object = json_copy_shallow(current->value);
     struct json *metadata = json_own(object, "metadata");
-    int64_t grace = strategy->grace ? strategy->grace(current->value, o->grace_seconds) : 0;
+    int64_t grace = strategy->grace ? strategy->grace(c->server, current->value, o->grace_seconds) : 0;
 
     if (check_preconditions(c, o, current) < 0 ||
         (strategy->check_delete && strategy->check_delete(c, current->value) < 0))

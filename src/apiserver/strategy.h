@@ -25,7 +25,7 @@ struct strategy {
     /* -1: this one may not be deleted, see c. */
     int (*check_delete)(struct api_call *c, const struct json *object);
     /* Of a kind whose objects take time to end: how many seconds; wish is -1 when there is none. 0 = at once. */
-    int64_t (*grace)(const struct json *object, int64_t wish);
+    int64_t (*grace)(const struct apiserver *s, const struct json *object, int64_t wish);
     /* Marks an object whose deletion has begun. */
     void (*mark_deleted)(struct json *object);
     /* After a change, in storage form; old or new may be NULL. */
@@ -35,4 +35,5 @@ struct strategy {
 const struct strategy *strategy_for(const struct resource *r);
 
 extern const struct strategy strategy_pods, strategy_services, strategy_secrets, strategy_config_maps,
-    strategy_namespaces, strategy_events, strategy_events_v1, strategy_crds, strategy_claims, strategy_network_policies;
+    strategy_namespaces, strategy_nodes, strategy_events, strategy_events_v1, strategy_crds, strategy_claims,
+    strategy_network_policies;

@@ -1,5 +1,6 @@
-/* The small ones: secrets, config maps, namespaces, events, claims, network policies. */
+/* The small ones: secrets, config maps, namespaces, events, claims, nodes. */
 #include "apiserver/event_expiry.h"
+#include "apiserver/scheduling.h"
 #include "apiserver/strategy.h"
 #include "apiserver/termination.h"
 
@@ -220,7 +221,23 @@ static int prepare_claim(struct api_call *c, struct json *o, const struct json *
     return 0;
 }
 
-const struct strategy strategy_claims = {.group = "", .plural = "persistentvolumeclaims", .prepare = prepare_claim};
+static void validate_claim(const struct api_call *c UNUSED, const struct json *o, const struct json *old,
+                           struct field_errors *errors)
+{
+    if (old)
+        return;
+    if (!json_size(json_at(o, "spec", "accessModes", NULL)))
+        field_required(errors, "spec.accessModes", "at least 1 access mode is required");
+    if (!json_at(o, "spec", "resources", "requests", "storage", NULL))
+        field_required(errors, "spec.resources[storage]", NULL);
+}
+
+const struct strategy strategy_claims = {
+    .group = "", .plural = "persistentvolumeclaims", .prepare = prepare_claim, .validate = validate_claim};
+
+/* --- nodes --- */
+
+const struct strategy strategy_nodes = {.group = "", .plural = "nodes", .after = scheduling_node_changed};
 
 /* --- network policies --- */
 

@@ -1,4 +1,6 @@
 /* Pods: defaults that depend on other fields, placement on the one node, what an update may change, how they end. */
+#include "apiserver/pod_validate.h"
+#include "apiserver/scheduling.h"
 #include "apiserver/strategy.h"
 
 #include "base/memory.h"
@@ -135,7 +137,8 @@ static const char *qos_class(const struct json *spec)
 
 /* --- placement --- */
 
-static void set_scheduled(struct apiserver *s, struct json *status, const char *value, const char *reason)
+static void set_scheduled(struct apiserver *s, struct json *status, const char *value, const char *reason,
+                          const char *message)
 {
     struct json *conditions = json_own(status, "conditions");
 
@@ -145,20 +148,42 @@ static void set_scheduled(struct apiserver *s, struct json *status, const char *
     }
     char now[TIME_RFC3339_MAX];
     api_time_text(s, now);
-    json_push(conditions, json_build("{s:s, s:s, s:n, s:s, s:s}", "type", "PodScheduled", "status", value,
-                                     "lastProbeTime", "lastTransitionTime", now, "reason", reason));
+    (void)condition_remove(conditions, "PodScheduled");
+    json_push(conditions, json_build("{s:s, s:s, s:n, s:s, s:s, s:s}", "type", "PodScheduled", "status", value,
+                                     "lastProbeTime", "lastTransitionTime", now, "reason", reason, "message", message));
 }
 
 static void place(struct api_call *c, struct json *spec, struct json *status)
 {
     if (json_size(json_get(spec, "schedulingGates")) > 0) {
-        set_scheduled(c->server, status, "False", "SchedulingGated");
+        set_scheduled(c->server, status, "False", "SchedulingGated",
+                      "Scheduling is blocked due to non-empty scheduling gates");
         return;
     }
-    if (!*json_str_or(json_get(spec, "nodeName"), "") && c->server->node_name)
+    if (!*json_str_or(json_get(spec, "nodeName"), "") && c->server->node_name) {
+        _cleanup_free_ char *obstacle = scheduling_obstacle(c->server, spec);
+        if (obstacle) {
+            set_scheduled(c->server, status, "False", "Unschedulable", obstacle);
+            return;
+        }
         json_set_str(spec, "nodeName", c->server->node_name);
+    }
     if (*json_str_or(json_get(spec, "nodeName"), ""))
-        set_scheduled(c->server, status, "True", NULL);
+        set_scheduled(c->server, status, "True", NULL, NULL);
+}
+
+/* The account must be there; "default" comes with the namespace, at once or a moment later. */
+static int check_service_account(struct api_call *c, const struct json *spec)
+{
+    const char *name = json_str_or(json_get(spec, "serviceAccountName"), "default");
+    _cleanup_free_ char *key = key_make(c->ns, name);
+
+    if (streq(name, "default") || store_get(c->server->store, "/serviceaccounts", key))
+        return 0;
+    struct api_subject s = api_subject(c);
+    _cleanup_free_ char *why =
+        xasprintf("error looking up service account %s/%s: serviceaccount \"%s\" not found", c->ns, name, name);
+    return api_fail(c, status_forbidden(&s, why, NULL));
 }
 
 static int prepare(struct api_call *c, struct json *o, const struct json *old)
@@ -168,6 +193,8 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     struct json *spec = json_own(o, "spec");
     default_spec(spec);
     if (!old) {
+        if (check_service_account(c, spec) < 0)
+            return -1;
         struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", qos_class(spec));
         json_set(o, "status", status);
         place(c, spec, status);
@@ -175,9 +202,7 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     }
     bool was_gated = json_size(json_at(old, "spec", "schedulingGates", NULL)) > 0;
     if (was_gated && json_size(json_get(spec, "schedulingGates")) == 0) {
-        struct json *status = json_own(o, "status"), *conditions = json_own(status, "conditions");
-        (void)condition_remove(conditions, "PodScheduled");
-        place(c, spec, status);
+        place(c, spec, json_own(o, "status"));
     }
     return 0;
 }
@@ -251,57 +276,13 @@ static void validate_update(const struct json *o, const struct json *old, struct
         field_forbidden(errors, "spec", UPDATE_FORBIDDEN);
 }
 
-/* Names in a list of objects must differ. */
-static void check_unique(const struct json *spec, const char *list, const char *prefix, struct hashmap *seen,
-                         struct field_errors *errors)
-{
-    const struct json *items = json_get(spec, list);
-
-    for (size_t i = 0; i < json_size(items); i++) {
-        const char *name = json_str(json_get(json_item(items, i), "name"));
-        if (name && hashmap_put(seen, name, seen)) {
-            _cleanup_free_ char *field = xasprintf("%s.%s[%zu].name", prefix, list, i);
-            field_duplicate_str(errors, field, name);
-        }
-    }
-}
-
-static void check_mounts(const struct json *spec, const char *list, const struct hashmap *volumes,
-                         struct field_errors *errors)
-{
-    const struct json *containers = json_get(spec, list);
-
-    for (size_t i = 0; i < json_size(containers); i++) {
-        const struct json *mounts = json_get(json_item(containers, i), "volumeMounts");
-        for (size_t k = 0; k < json_size(mounts); k++) {
-            const char *name = json_str(json_get(json_item(mounts, k), "name"));
-            _cleanup_free_ char *field = xasprintf("spec.%s[%zu].volumeMounts[%zu].name", list, i, k);
-            if (name && !hashmap_get(volumes, name))
-                field_not_found(errors, field, name);
-        }
-    }
-}
-
 static void validate(const struct api_call *c, const struct json *o, const struct json *old,
                      struct field_errors *errors)
 {
-    const struct json *spec = json_get(o, "spec");
-    struct hashmap names = {0}, volumes = {0};
-
-    (void)c;
-    if (old) {
+    if (old)
         validate_update(o, old, errors);
-        return;
-    }
-    if (json_size(json_get(spec, "containers")) == 0)
-        field_required(errors, "spec.containers", NULL);
-    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
-        check_unique(spec, container_lists[i], "spec", &names, errors);
-    check_unique(spec, "volumes", "spec", &volumes, errors);
-    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
-        check_mounts(spec, container_lists[i], &volumes, errors);
-    hashmap_free(&names, NULL);
-    hashmap_free(&volumes, NULL);
+    else
+        pod_validate_new(c->server, o, errors);
 }
 
 /* --- subresources --- */
@@ -353,7 +334,7 @@ static void bind_pod(struct api_call *c)
     struct json *bound = json_copy_shallow(pod->value);
     (void)json_own(bound, "metadata");
     json_set_str(json_own(bound, "spec"), "nodeName", node);
-    set_scheduled(c->server, json_own(bound, "status"), "True", NULL);
+    set_scheduled(c->server, json_own(bound, "status"), "True", NULL, NULL);
     if (api_store_change(c, pod, bound) == 0)
         (void)api_answer(c, 201, plain_success());
 }
@@ -385,12 +366,13 @@ static bool act(struct api_call *c)
     return true;
 }
 
-static int64_t grace(const struct json *pod, int64_t wish)
+/* Where nobody runs it, or nothing of it runs any more, there is nothing to wait for. */
+static int64_t grace(const struct apiserver *s, const struct json *pod, int64_t wish)
 {
     const char *phase = json_str_or(json_at(pod, "status", "phase", NULL), "");
+    const char *node = json_str_or(json_at(pod, "spec", "nodeName", NULL), "");
 
-    if (!*json_str_or(json_at(pod, "spec", "nodeName", NULL), "") || streq(phase, "Succeeded") ||
-        streq(phase, "Failed"))
+    if (!*node || !scheduling_node_exists(s, node) || streq(phase, "Succeeded") || streq(phase, "Failed"))
         return 0;
     if (wish < 0)
         wish = json_int_or(json_at(pod, "spec", "terminationGracePeriodSeconds", NULL), 30);

@@ -1,0 +1,102 @@
+#include "apiserver/pod_validate.h"
+
+#include "apiserver/names.h"
+#include "apiserver/scheduling.h"
+#include "base/memory.h"
+#include "base/strutil.h"
+#include "kube/quantity.h"
+
+static const char *const container_lists[] = {"initContainers", "containers", "ephemeralContainers"};
+
+/* Names in a list of objects must differ. */
+static void check_unique(const struct json *spec, const char *list, const char *prefix, struct hashmap *seen,
+                         struct field_errors *errors)
+{
+    const struct json *items = json_get(spec, list);
+
+    for (size_t i = 0; i < json_size(items); i++) {
+        const char *name = json_str(json_get(json_item(items, i), "name"));
+        if (name && hashmap_put(seen, name, seen)) {
+            _cleanup_free_ char *field = xasprintf("%s.%s[%zu].name", prefix, list, i);
+            field_duplicate_str(errors, field, name);
+        }
+    }
+}
+
+static void check_mounts(const struct json *spec, const char *list, const struct hashmap *volumes,
+                         struct field_errors *errors)
+{
+    const struct json *containers = json_get(spec, list);
+
+    for (size_t i = 0; i < json_size(containers); i++) {
+        const struct json *mounts = json_get(json_item(containers, i), "volumeMounts");
+        for (size_t k = 0; k < json_size(mounts); k++) {
+            const char *name = json_str(json_get(json_item(mounts, k), "name"));
+            _cleanup_free_ char *field = xasprintf("spec.%s[%zu].volumeMounts[%zu].name", list, i, k);
+            if (name && !hashmap_get(volumes, name))
+                field_not_found(errors, field, name);
+        }
+    }
+}
+
+/* Both quantities are sound: the schema has seen to it. */
+static void check_below_limit(const char *field, const char *name, const struct json *request, const struct json *limit,
+                              struct field_errors *errors)
+{
+    _cleanup_free_ char *request_text = json_is(request, JSON_STRING) ? xstrdup(json_str(request)) : json_text(request);
+    _cleanup_free_ char *limit_text = json_is(limit, JSON_STRING) ? xstrdup(json_str(limit)) : json_text(limit);
+    struct quantity r, l;
+
+    if (quantity_parse(request_text, &r, NULL) == 0 && quantity_parse(limit_text, &l, NULL) == 0 &&
+        quantity_compare(&r, &l) > 0)
+        field_invalid_str(errors, field, request_text, "must be less than or equal to %s limit of %s", name,
+                          limit_text);
+}
+
+static void check_resources(const struct json *spec, const char *list, struct field_errors *errors)
+{
+    const struct json *containers = json_get(spec, list);
+
+    for (size_t i = 0; i < json_size(containers); i++) {
+        const struct json *resources = json_get(json_item(containers, i), "resources");
+        const struct json *limits = json_get(resources, "limits");
+        _cleanup_free_ char *field = xasprintf("spec.%s[%zu].resources.requests", list, i);
+        for (struct json_iter it = {0}; json_each(json_get(resources, "requests"), &it);)
+            if (json_get(limits, it.key))
+                check_below_limit(field, it.key, it.value, json_get(limits, it.key), errors);
+    }
+}
+
+static void check_label(const struct json *spec, const char *member, struct field_errors *errors)
+{
+    const char *value = json_str_or(json_get(spec, member), "");
+    _cleanup_free_ char *field = xasprintf("spec.%s", member);
+    const char *wrong = *value ? name_check_label(value) : NULL;
+
+    if (wrong)
+        field_invalid_str(errors, field, value, "%s", wrong);
+}
+
+void pod_validate_new(const struct apiserver *s, const struct json *pod, struct field_errors *errors)
+{
+    const struct json *spec = json_get(pod, "spec");
+    const char *node = json_str_or(json_get(spec, "nodeName"), "");
+    struct hashmap names = {0}, volumes = {0};
+
+    if (json_size(json_get(spec, "containers")) == 0)
+        field_required(errors, "spec.containers", NULL);
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
+        check_unique(spec, container_lists[i], "spec", &names, errors);
+    check_unique(spec, "volumes", "spec", &volumes, errors);
+    for (size_t i = 0; i < ARRAY_LEN(container_lists); i++) {
+        check_mounts(spec, container_lists[i], &volumes, errors);
+        check_resources(spec, container_lists[i], errors);
+    }
+    check_label(spec, "hostname", errors);
+    check_label(spec, "subdomain", errors);
+    /* A cluster takes it and lets the Pod wait for ever; here all nodes are known. */
+    if (*node && s->node_name && !scheduling_node_exists(s, node))
+        field_not_found(errors, "spec.nodeName", node);
+    hashmap_free(&names, NULL);
+    hashmap_free(&volumes, NULL);
+}
