@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+
+#define RENAME_NO_REPLACE 1u /* the C library of the static program has neither the call nor the flag */
 
 int fd_write_all(int fd, const void *data, size_t len)
 {
@@ -141,51 +144,127 @@ int mkdirs_at(int dirfd, const char *path, mode_t mode, struct error *err)
     return take_fd(at);
 }
 
-static int remove_entries(int fd, dev_t dev)
+/*
+ * Removal needs two descriptors and no stack however deep the tree is: a directory that is not empty is moved up to the
+ * root of the tree, and dealt with there.
+ */
+struct removal {
+    DIR *root;
+    dev_t dev;
+    unsigned serial; /* of names at the root */
+    bool progress;
+    int error; /* the last one, negative */
+};
+
+static void move_up(struct removal *r, int dir, const char *name)
 {
-    DIR *dir = fdopendir(fd); /* owns fd from here */
-    if (!dir) {
-        (void)close(fd);
-        return -errno;
-    }
-    int r = 0;
+    char to[32];
+
     for (;;) {
-        errno = 0;
-        struct dirent *e = readdir(dir);
-        if (!e) {
-            if (errno)
-                r = -errno;
-            break;
+        (void)snprintf(to, sizeof(to), "removed-%u", r->serial++);
+        if (syscall(SYS_renameat2, dir, name, dirfd(r->root), to, RENAME_NO_REPLACE) == 0) {
+            r->progress = true;
+            return;
         }
-        if (streq(e->d_name, ".") || streq(e->d_name, ".."))
-            continue;
-        if (unlinkat(dirfd(dir), e->d_name, 0) == 0 || errno == ENOENT)
+        if (errno != EEXIST) {
+            r->error = -errno;
+            return;
+        }
+    }
+}
+
+static bool is_gone(struct removal *r, int result)
+{
+    r->progress |= result == 0;
+    return result == 0 || errno == ENOENT;
+}
+
+/* Removes what is in a directory at the root. */
+static void empty_directory(struct removal *r, DIR *dir)
+{
+    for (struct dirent *e; (errno = 0, e = readdir(dir));) {
+        struct stat st;
+        if (streq(e->d_name, ".") || streq(e->d_name, "..") || is_gone(r, unlinkat(dirfd(dir), e->d_name, 0)))
             continue;
         if (errno != EISDIR && errno != EPERM) {
-            r = -errno;
+            r->error = -errno;
             continue;
         }
-        int child = openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        struct stat st;
-        if (child < 0 || fstat(child, &st) < 0) {
-            r = -errno;
-            if (child >= 0)
-                (void)close(child);
+        if (is_gone(r, unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR)))
             continue;
-        }
-        if (st.st_dev != dev) {
-            (void)close(child);
-            r = -EXDEV;
-            continue;
-        }
-        int c = remove_entries(child, dev);
-        if (c < 0)
-            r = c;
-        else if (unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-            r = -errno;
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            r->error = -errno;
+        else if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            r->error = -errno;
+        else if (st.st_dev != r->dev)
+            r->error = -EXDEV;
+        else
+            move_up(r, dirfd(dir), e->d_name);
     }
-    (void)closedir(dir);
-    return r;
+    if (errno)
+        r->error = -errno;
+}
+
+static void remove_directory(struct removal *r, const char *name)
+{
+    int fd = openat(dirfd(r->root), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    DIR *dir = NULL;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        r->error = -errno;
+    else if (st.st_dev != r->dev)
+        r->error = -EXDEV;
+    else if (!(dir = fdopendir(fd)))
+        r->error = -errno;
+    if (dir) {
+        empty_directory(r, dir);
+        (void)closedir(dir);
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (dir && !is_gone(r, unlinkat(dirfd(r->root), name, AT_REMOVEDIR)))
+        r->error = -errno;
+}
+
+/* One look at the root; returns how many entries it saw. */
+static size_t remove_pass(struct removal *r)
+{
+    size_t seen = 0;
+
+    r->progress = false;
+    r->error = 0;
+    rewinddir(r->root);
+    for (struct dirent *e; (errno = 0, e = readdir(r->root));) {
+        if (streq(e->d_name, ".") || streq(e->d_name, ".."))
+            continue;
+        seen++;
+        if (is_gone(r, unlinkat(dirfd(r->root), e->d_name, 0)))
+            continue;
+        if (errno == EISDIR || errno == EPERM)
+            remove_directory(r, e->d_name);
+        else
+            r->error = -errno;
+    }
+    if (errno)
+        r->error = -errno;
+    return seen;
+}
+
+/* Takes fd. */
+static int remove_entries(int fd, dev_t dev)
+{
+    struct removal r = {.root = fdopendir(fd), .dev = dev};
+
+    if (!r.root) {
+        int code = errno;
+        (void)close(fd);
+        return -code;
+    }
+    while (remove_pass(&r) > 0 && r.progress)
+        ;
+    (void)closedir(r.root);
+    return r.error;
 }
 
 int remove_tree_at(int dirfd, const char *path, struct error *err)

@@ -309,6 +309,24 @@ def test_20_guest_cannot_be_stopped(sh, tsys):
     assert r.out == "alive\n" and r.code == 0
 
 
+def test_20_guest_cannot_be_starved(sh, tsys, control):
+    """Its limits and its priority are not the payload's, though the user ids are the same; those of others are."""
+    for name, *args in (
+        ("prlimit64", 1, 7, "BUF", 0),
+        ("sched_setscheduler", 1, 5, "BUF"),
+        ("sched_setaffinity", 1, 8, "BUF"),
+        ("setpriority", 0, 1, 19),
+        ("setpriority", 2, 0, 19),
+        ("ioprio_set", 1, 1, 0x6000),
+        ("ioprio_set", 3, 0, 0x6000),
+    ):
+        assert tsys(name, *args) == "EPERM", (name, args)
+    assert tsys("setpriority", 0, 0, 19) == "OK" and tsys("ioprio_set", 1, 0, 0x6000) == "OK"
+    # What it is for: the guest still starts processes and tells how they end.
+    r = sh("prlimit --pid 1 --nofile=1 --as=1 --cpu=1; renice 19 -u 0; prlimit --pid $$ --core=0 && echo alive; exit 7")
+    assert r.out.endswith("alive\n") and r.code == 7
+
+
 @pytest.mark.skip(reason="the guest's socket is closed in every other process; holt receives without room for descriptors")
 def test_21_descriptors_sent_to_the_host():
     pass

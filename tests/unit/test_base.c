@@ -10,6 +10,7 @@
 #include "base/timeutil.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 static void test_error(void **state UNUSED)
 {
@@ -123,6 +124,35 @@ static void test_files(void **state UNUSED)
     assert_int_equal(access("/tmp", F_OK), 0);
 }
 
+/* Deeper than any stack or table of descriptors, with names that the removal itself would choose. */
+static void test_remove_deep(void **state UNUSED)
+{
+    char dir[] = "/tmp/holt-test-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    _cleanup_close_ int top = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct rlimit limit, few;
+
+    for (int i = 0; i < 5000; i++) {
+        _cleanup_free_ char *name = xasprintf("removed-%d", i % 7);
+        assert_int_equal(mkdirat(at, name, 0700), 0);
+        assert_int_equal(mkdirat(at, "empty", 0700), 0);
+        assert_int_equal(symlinkat("/", at, "link"), 0);
+        int next = openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_true(next >= 0);
+        close(at);
+        at = next;
+    }
+    close(at);
+    assert_int_equal(mkdirat(top, "removed-3", 0700), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = (struct rlimit){.rlim_cur = 32, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(remove_tree_at(AT_FDCWD, dir, NULL), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
 static void test_arena(void **state UNUSED)
 {
     _cleanup_(arena_free) struct arena a = {0};
@@ -144,8 +174,9 @@ static void test_arena(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_error),   cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_time),  cmocka_unit_test(test_hashmap), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_arena),       cmocka_unit_test(test_error),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_time),        cmocka_unit_test(test_hashmap), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_remove_deep),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -324,6 +324,33 @@ static void test_arguments(void **state UNUSED)
     assert_int_equal(call(__NR_personality, 0x0400000 /* READ_IMPLIES_EXEC */, 0, 0), DENIED(EPERM));
 }
 
+/* The first process is the guest: its limits and its place on the processors are nobody's to change. */
+static void test_guest(void **state UNUSED)
+{
+    static const long by_pid[] = {__NR_prlimit64, __NR_sched_setparam, __NR_sched_setscheduler, __NR_sched_setaffinity,
+                                  __NR_sched_setattr};
+
+    for (size_t i = 0; i < ARRAY_LEN(by_pid); i++) {
+        assert_int_equal(call(by_pid[i], 1, 0, 0), DENIED(EPERM));
+        assert_int_equal(call(by_pid[i], 1 | HIGH, 0, 0), DENIED(EPERM));
+        assert_int_equal(call(by_pid[i], 0, 1, 1), ALLOWED);
+        assert_int_equal(call(by_pid[i], 2, 1, 1), ALLOWED);
+    }
+    const struct {
+        long nr;
+        uint64_t process, user;
+    } priorities[] = {{__NR_setpriority, 0, 2}, {__NR_ioprio_set, 1, 3}};
+    for (size_t i = 0; i < ARRAY_LEN(priorities); i++) {
+        assert_int_equal(call(priorities[i].nr, priorities[i].process, 1, 0), DENIED(EPERM));
+        assert_int_equal(call(priorities[i].nr, priorities[i].process + 1, 1, 0), DENIED(EPERM));
+        assert_int_equal(call(priorities[i].nr, priorities[i].process | HIGH, 1 | HIGH, 0), DENIED(EPERM));
+        assert_int_equal(call(priorities[i].nr, priorities[i].user, 0, 0), DENIED(EPERM));
+        assert_int_equal(call(priorities[i].nr, priorities[i].user | HIGH, 12, 0), DENIED(EPERM));
+        assert_int_equal(call(priorities[i].nr, priorities[i].process, 0, 1), ALLOWED);
+        assert_int_equal(call(priorities[i].nr, priorities[i].process, 7, 1), ALLOWED);
+    }
+}
+
 static void test_prctl(void **state UNUSED)
 {
     static const uint32_t allowed[] = {1,  2,  3,  4,  7,  8,  15, 16, 21,         22,         23,        24, 25,
@@ -361,8 +388,8 @@ int main(void)
         cmocka_unit_test(test_every_call_ends), cmocka_unit_test(test_foreign_abi_kills),
         cmocka_unit_test(test_dangerous_calls), cmocka_unit_test(test_useful_calls),
         cmocka_unit_test(test_namespaces),      cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_arguments),       cmocka_unit_test(test_prctl),
-        cmocka_unit_test(test_jumps),
+        cmocka_unit_test(test_arguments),       cmocka_unit_test(test_guest),
+        cmocka_unit_test(test_prctl),           cmocka_unit_test(test_jumps),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

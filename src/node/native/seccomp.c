@@ -31,11 +31,17 @@ enum action {
     RULE_IOCTL,
     RULE_PERSONALITY,
     RULE_PRCTL,
+    RULE_NOT_FIRST,
+    RULE_SETPRIORITY,
+    RULE_IOPRIO_SET,
 };
 
 #define NEW_NAMESPACES 0x7e020000u /* CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET */
 #define NEW_TIME 0x00000080u       /* in unshare(); in clone() these bits are the exit signal */
 #define TCP_LEVEL 6
+#define FIRST_PROCESS 1  /* the guest, as its sandbox numbers it */
+#define PRIO_OF_USER 2   /* PRIO_USER of setpriority() */
+#define IOPRIO_OF_USER 3 /* IOPRIO_WHO_USER of ioprio_set() */
 #define TCP_ULP_OPTION 31
 
 /* Options of prctl that change the calling process alone and that programs use. Others answer EINVAL. */
@@ -215,6 +221,24 @@ static void emit_prctl(struct program *p)
     emit_allow(p);
 }
 
+/* The guest has the user id of root inside: limits and scheduling of it must not be another's to set. */
+static void emit_not_first(struct program *p, unsigned arg)
+{
+    emit_load_arg(p, arg);
+    emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, FIRST_PROCESS);
+    emit_errno(p, EPERM);
+    emit_allow(p);
+}
+
+/* (which, who): nor by way of all processes of its user. */
+static void emit_priority(struct program *p, uint32_t of_user)
+{
+    emit_load_arg(p, 0);
+    emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, of_user);
+    emit_errno(p, EPERM);
+    emit_not_first(p, 1);
+}
+
 static void emit_action(struct program *p, enum action action)
 {
     switch (action) {
@@ -251,6 +275,15 @@ static void emit_action(struct program *p, enum action action)
     case RULE_PRCTL:
         emit_prctl(p);
         break;
+    case RULE_NOT_FIRST:
+        emit_not_first(p, 0);
+        break;
+    case RULE_SETPRIORITY:
+        emit_priority(p, PRIO_OF_USER);
+        break;
+    case RULE_IOPRIO_SET:
+        emit_priority(p, IOPRIO_OF_USER);
+        break;
     }
 }
 
@@ -276,6 +309,13 @@ static void fill_actions(uint8_t actions[CALLS_MAX])
     actions[__NR_ioctl] = RULE_IOCTL;
     actions[__NR_personality] = RULE_PERSONALITY;
     actions[__NR_prctl] = RULE_PRCTL;
+    actions[__NR_prlimit64] = RULE_NOT_FIRST;
+    actions[__NR_sched_setparam] = RULE_NOT_FIRST;
+    actions[__NR_sched_setscheduler] = RULE_NOT_FIRST;
+    actions[__NR_sched_setaffinity] = RULE_NOT_FIRST;
+    actions[__NR_sched_setattr] = RULE_NOT_FIRST;
+    actions[__NR_setpriority] = RULE_SETPRIORITY;
+    actions[__NR_ioprio_set] = RULE_IOPRIO_SET;
 }
 
 struct range {
