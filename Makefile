@@ -13,10 +13,10 @@ SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin
 
 APT_BUILD := gcc clang clang-format meson ninja-build pkg-config musl-tools linux-libc-dev \
-	libevent-dev libssl-dev libyaml-dev libsqlite3-dev libpcre2-dev zlib1g-dev libarchive-dev \
+	libevent-dev libssl-dev libnghttp2-dev libyaml-dev libsqlite3-dev libpcre2-dev zlib1g-dev libarchive-dev \
 	libwslay-dev python3-yaml
 APT_TEST := libcmocka-dev libseccomp-dev python3-venv python3-pip busybox-static skopeo umoci curl jq kubernetes-client nodejs npm
-APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk
+APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk nghttp2-client
 
 .PHONY: deps deps-test deps-bench build up down test unit asan integration bench lint fuzz clean
 

@@ -1,6 +1,7 @@
 /*
- * HTTP/1.1 on libevent, server and client, over TCP, TLS and unix sockets. One strict codec for both sides
- * (http_parse.h): anything ambiguous (CL with TE, obs-fold, bare LF, bad chunk, NUL, oversized) is 400 and the
+ * HTTP on libevent, server and client, over TCP, TLS and unix sockets. The server speaks HTTP/1.1, and HTTP/2 (http2.h)
+ * where TLS clients ask for it; a handler sees no difference. The client speaks HTTP/1.1. One strict codec for both
+ * sides (http_parse.h): anything ambiguous (CL with TE, obs-fold, bare LF, bad chunk, NUL, oversized) is 400 and the
  * connection closes. Everything runs on the thread of the event_base.
  *
  * ## Server
@@ -45,8 +46,9 @@ struct http_server_options {
     int head_timeout_ms;     /* 0 = 10 s for a whole head: slow-loris defence */
     int body_timeout_ms;     /* 0 = 60 s */
     int idle_timeout_ms;     /* 0 = 120 s between requests */
-    size_t max_connections;  /* 0 = 10,000; more are closed at once */
+    size_t max_connections;  /* 0 = 10,000, and never more than descriptors allow; more are closed at once */
     size_t max_output_bytes; /* 0 = 8 MiB: a stream whose client does not read is closed beyond it */
+    bool http2_plain;        /* without TLS: a connection that begins with HTTP/2's preface speaks it */
 };
 
 struct http_server;
@@ -57,8 +59,11 @@ typedef void (*http_handler)(void *arg, struct http_request *req);
  */
 struct http_server *http_server_new(struct event_base *base, int listen_fd, struct ssl_ctx_st *tls,
                                     const struct http_server_options *options, http_handler handler, void *arg);
-/* Stops accepting; idle connections close, the others after their answer. free closes everything at once. */
-void http_server_drain(struct http_server *s);
+/*
+ * Stops accepting; idle connections close, the others after their answer (HTTP/2: GOAWAY). on_drained (may be NULL)
+ * runs once, from the loop, when no connection is left. free closes everything at once.
+ */
+void http_server_drain(struct http_server *s, void (*on_drained)(void *arg), void *arg);
 void http_server_free(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
 
@@ -96,7 +101,8 @@ void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct
 bool http_is_closed(const struct http_request *req);
 /*
  * Sends "101 Switching Protocols" (or status 200 for CONNECT) with the headers added so far and gives the connection
- * to the caller (bytes that followed the head are in its input buffer). The request is freed.
+ * to the caller (bytes that followed the head are in its input buffer). The request is freed. NULL: the client is gone,
+ * or speaks HTTP/2, where it is told to come back with HTTP/1.1.
  */
 struct bufferevent *http_take_over(struct http_request *req, int status);
 

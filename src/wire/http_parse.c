@@ -6,6 +6,7 @@
 #include <ctype.h>
 
 #define HEADERS_MAX 200
+#define METHOD_MAX 32
 #define CHUNK_LINE_MAX 256
 /* Trailers and chunk extensions of one body together: bytes that cost work and carry nothing. */
 #define DISCARDED_MAX_BYTES 8192
@@ -49,6 +50,8 @@ static ssize_t find_end(const char *buf, size_t len, size_t max, size_t *scanned
         if (i == 1)
             return bad(err, "empty first line");
     }
+    if (len >= max && !memchr(buf, '\n', max))
+        return error_set(err, ENAMETOOLONG, "first line is longer than %zu bytes", max);
     if (len >= max)
         return error_set(err, EMSGSIZE, "HTTP head is longer than %zu bytes", max);
     /* A trailing CR may turn out to be half of a CRLF: look at it again. */
@@ -128,6 +131,16 @@ static bool valid_target(const char *method, const char *target)
     return *target == '/' || str_skip_prefix(target, "http://") || str_skip_prefix(target, "https://");
 }
 
+static bool valid_method(const char *s)
+{
+    size_t len = strlen(s);
+
+    for (const char *p = s; *p; p++)
+        if (!is_token((unsigned char)*p))
+            return false;
+    return len > 0 && len <= METHOD_MAX;
+}
+
 static int request_line(const char *buf, const char *eol, struct http_head *h, struct error *err)
 {
     const char *space = memchr(buf, ' ', (size_t)(eol - buf));
@@ -135,14 +148,9 @@ static int request_line(const char *buf, const char *eol, struct http_head *h, s
 
     if (!second || eol - second != 9 || !parse_version(second + 1, &h->minor))
         return bad(err, "request line");
-    if (space == buf || space - buf > 32)
-        return bad(err, "method");
-    for (const char *p = buf; p < space; p++)
-        if (!is_token((unsigned char)*p))
-            return bad(err, "method");
     h->method = xstrndup(buf, (size_t)(space - buf));
     h->target = xstrndup(space + 1, (size_t)(second - space - 1));
-    return valid_target(h->method, h->target) ? 0 : bad(err, "request target");
+    return 0;
 }
 
 static int check_host(const struct http_head *h, struct error *err)
@@ -161,6 +169,13 @@ static int check_host(const struct http_head *h, struct error *err)
     return 0;
 }
 
+int http_check_request(const struct http_head *h, struct error *err)
+{
+    if (!valid_method(h->method))
+        return bad(err, "method");
+    return valid_target(h->method, h->target) ? check_host(h, err) : bad(err, "request target");
+}
+
 ssize_t http_parse_request_head(const char *buf, size_t len, size_t max, size_t *scanned, struct http_head *ret,
                                 struct error *err)
 {
@@ -174,7 +189,7 @@ ssize_t http_parse_request_head(const char *buf, size_t len, size_t max, size_t 
     if (r == 0)
         r = parse_fields(eol + 2, buf + n - 2, &h.headers, err);
     if (r == 0)
-        r = check_host(&h, err);
+        r = http_check_request(&h, err);
     if (r < 0) {
         http_head_free(&h);
         return r;

@@ -15,13 +15,18 @@ struct http_head {
 void http_head_free(struct http_head *h);
 
 /*
- * Parses a whole head from buf. Returns its length, 0 when more bytes are needed, -EBADMSG when malformed and
- * -EMSGSIZE when longer than max. *scanned (start with 0) remembers how far the end was looked for.
+ * Parses a whole head from buf. Returns its length, 0 when more bytes are needed, -EBADMSG when malformed,
+ * -ENAMETOOLONG when its first line alone is longer than max and -EMSGSIZE when the whole is. *scanned (start with 0)
+ * remembers how far the end was looked for.
  */
 ssize_t http_parse_request_head(const char *buf, size_t len, size_t max, size_t *scanned, struct http_head *ret,
                                 struct error *err);
 ssize_t http_parse_response_head(const char *buf, size_t len, size_t max, size_t *scanned, struct http_head *ret,
                                  struct error *err);
+
+/* Whether a request's method, target and Host may stand together: part of parsing, and what HTTP/2 requests need too.
+ */
+int http_check_request(const struct http_head *h, struct error *err);
 
 enum http_body_kind { HTTP_BODY_NONE, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED, HTTP_BODY_UNTIL_CLOSE };
 

@@ -1,5 +1,7 @@
 #include "wire/http_server_internal.h"
 
+#include "wire/http2.h"
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strutil.h"
@@ -59,6 +61,14 @@ struct http_request *http_request_new(struct http_conn *c, struct http_head *hea
     parse_query(req->head.target, &req->query);
     req->keep_alive = http_keep_alive(&req->head) && !c->server->draining;
     return req;
+}
+
+void http_request_detach(struct http_request *req)
+{
+    req->peer = xstrdup(req->conn->peer);
+    req->peer_uid = req->conn->peer_uid;
+    req->conn = NULL;
+    req->stream = NULL;
 }
 
 const char *http_method(const struct http_request *req)
@@ -151,6 +161,7 @@ const char *http_reason_phrase(int status)
                    {409, "Conflict"},
                    {410, "Gone"},
                    {413, "Request Entity Too Large"},
+                   {414, "Request-URI Too Long"},
                    {415, "Unsupported Media Type"},
                    {422, "Unprocessable Entity"},
                    {429, "Too Many Requests"},
@@ -208,9 +219,11 @@ static void write_head(struct http_request *req, int status, const char *content
 
 static void finish(struct http_request *req)
 {
-    struct http_conn *c = req->conn;
+    struct http_conn *c = req->stream ? NULL : req->conn;
     bool keep = req->keep_alive;
 
+    if (req->stream)
+        http2_answer_end(req);
     http_request_free(req);
     if (c)
         http_conn_answered(c, keep);
@@ -226,7 +239,12 @@ void http_respond(struct http_request *req, int status, const char *content_type
     bool lengthless = status == 204 || status == 304;
 
     req->status = req->started ? req->status : status;
-    if (req->conn && !req->started) {
+    if (req->stream && !req->started) {
+        bool bare = !len || has_no_body(req, status);
+        http2_answer_head(req, status, content_type, lengthless ? -1 : (int64_t)len, bare);
+        if (!bare)
+            (void)http2_answer_write(req, body, len, false); /* fails when the client is gone: nobody to tell */
+    } else if (req->conn && !req->started) {
         _cleanup_free_ char *framing = lengthless ? xstrdup("") : xasprintf("Content-Length: %zu\r\n", len);
         write_head(req, status, content_type, framing);
         if (len && !has_no_body(req, status))
@@ -241,6 +259,10 @@ void http_start(struct http_request *req, int status, const char *content_type)
     if (!req->conn)
         return;
     req->bodyless = has_no_body(req, status);
+    if (req->stream) {
+        http2_answer_head(req, status, content_type, -1, req->bodyless);
+        return;
+    }
     req->chunked = req->head.minor == 1 && status != 204 && status != 304;
     if (!req->chunked && !req->bodyless)
         req->keep_alive = false; /* HTTP/1.0: the end of the connection is the end of the body */
@@ -253,6 +275,8 @@ bool http_write(struct http_request *req, const void *data, size_t len)
         return false;
     if (!len || req->bodyless)
         return true;
+    if (req->stream)
+        return http2_answer_write(req, data, len, true);
     struct evbuffer *out = bufferevent_get_output(req->conn->bev);
     if (evbuffer_get_length(out) > req->conn->server->options.max_output_bytes) {
         log_warn("client does not read, connection closed", "peer", req->conn->peer, "path", req->path, NULL);
@@ -276,7 +300,7 @@ bool http_write(struct http_request *req, const void *data, size_t len)
 
 void http_end(struct http_request *req)
 {
-    if (req->conn && req->started && req->chunked && !req->bodyless)
+    if (req->conn && !req->stream && req->started && req->chunked && !req->bodyless)
         (void)bufferevent_write(req->conn->bev, "0\r\n\r\n", 5);
     if (req->conn && !req->started)
         req->keep_alive = false; /* ended without an answer: nothing sensible can follow */
@@ -285,6 +309,8 @@ void http_end(struct http_request *req)
 
 size_t http_output_pending(const struct http_request *req)
 {
+    if (req->stream)
+        return http2_answer_pending(req);
     return req->conn ? evbuffer_get_length(bufferevent_get_output(req->conn->bev)) : 0;
 }
 
@@ -318,7 +344,9 @@ struct bufferevent *http_take_over(struct http_request *req, int status)
     struct bufferevent *bev = NULL;
 
     req->status = status;
-    if (c) {
+    if (req->stream) {
+        http2_answer_by_http1(req);
+    } else if (c) {
         write_head(req, status, NULL, "");
         bev = c->bev;
         bufferevent_setcb(bev, NULL, NULL, NULL, NULL);

@@ -1,36 +1,34 @@
 #include "wire/http_server_internal.h"
 
+#include "wire/http2.h"
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "base/timeutil.h"
 
-#include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
 #define SWEEP_SECONDS 1
+/* What a client must take of an answer within idle_timeout_ms to count as reading. */
+#define OUTPUT_MIN_BYTES (16u << 10)
 /* Input kept while a request is being worked on: pipelined bytes, no more. */
 #define PIPELINE_MAX_BYTES (64u << 10)
-#define ACCEPT_BATCH 64
 /* How long a refused client may go on sending before it is cut off. */
 #define LINGER_MS 2000
-/* A peer that vanished without a word (power, network) is noticed after about two minutes. */
-#define KEEPALIVE_IDLE_S 60
-#define KEEPALIVE_INTERVAL_S 15
-#define KEEPALIVE_PROBES 4
 
 static void conn_release(struct http_conn *c)
 {
     if (c->entered)
         return;
+    http2_free(c->h2);
     free(c->peer);
     free(c);
 }
@@ -41,6 +39,8 @@ static void conn_unlink(struct http_conn *c)
     if (c->next)
         c->next->prev = c->prev;
     c->server->count--;
+    if (c->server->draining && c->server->count == 0) /* told on a turn of its own */
+        event_active(c->server->sweep, EV_TIMEOUT, 0);
 }
 
 /* With a TLS close_notify, so that the client can tell an end from a cut. */
@@ -71,18 +71,22 @@ void http_conn_close(struct http_conn *c)
     c->bev = NULL;
     c->req = NULL;
     if (req) {
-        req->conn = NULL;
-        req->peer = take_ptr(c->peer);
-        req->peer_uid = c->peer_uid;
-        if (c->state == CONN_BUSY) {
-            if (req->on_close)
-                req->on_close(req->on_close_arg, req);
-        } else {
+        http_request_detach(req);
+        if (c->state != CONN_BUSY)
             http_request_free(req); /* never reached the handler */
-        }
+        else if (req->on_close)
+            req->on_close(req->on_close_arg, req);
     }
+    if (c->h2)
+        http2_detach(c->h2);
+    http_conn_leave(c);
+}
+
+void http_conn_leave(struct http_conn *c)
+{
     c->entered--;
-    conn_release(c);
+    if (c->dead)
+        conn_release(c);
 }
 
 static int64_t deadline_in(int ms)
@@ -91,7 +95,7 @@ static int64_t deadline_in(int ms)
 }
 
 /* Closes once everything is written. */
-static void conn_finish(struct http_conn *c)
+void http_conn_finish(struct http_conn *c)
 {
     c->state = CONN_CLOSING;
     c->deadline_ns = deadline_in(c->server->options.idle_timeout_ms);
@@ -119,6 +123,20 @@ static void conn_refuse(struct http_conn *c, int status, const char *text)
     c->deadline_ns = deadline_in(LINGER_MS);
 }
 
+/* A client that knows that HTTP/2 is spoken here begins with its preface. False: it did not. */
+static bool begins_http2(struct http_conn *c, struct evbuffer *in)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    char start[sizeof(preface) - 1];
+    ssize_t n = evbuffer_copyout(in, start, sizeof(start));
+
+    if (n <= 0 || memcmp(start, preface, (size_t)n) != 0)
+        return false;
+    if (n == sizeof(start))
+        http2_open(c);
+    return true;
+}
+
 static bool conn_read_head(struct http_conn *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -127,7 +145,7 @@ static bool conn_read_head(struct http_conn *c)
     struct http_head head = {0};
     _cleanup_error_ struct error err = ERROR_INIT;
 
-    if (!len)
+    if (!len || (c->server->options.http2_plain && !c->server->tls && begins_http2(c, in)))
         return false;
     if (c->scanned == 0)
         c->deadline_ns = deadline_in(c->server->options.head_timeout_ms);
@@ -137,7 +155,7 @@ static bool conn_read_head(struct http_conn *c)
         return false;
     if (n < 0 || http_body_of_request(&head, &c->reader, &err) < 0) {
         http_head_free(&head);
-        conn_refuse(c, n == -EMSGSIZE ? 431 : 400, error_text(&err));
+        conn_refuse(c, n == -ENAMETOOLONG ? 414 : n == -EMSGSIZE ? 431 : 400, error_text(&err));
         return false;
     }
     (void)evbuffer_drain(in, (size_t)n);
@@ -151,6 +169,11 @@ static bool conn_read_head(struct http_conn *c)
         strcasecmp(expect, "100-continue") == 0)
         (void)bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     return true;
+}
+
+char *http_too_large_text(const struct http_server *s)
+{
+    return xasprintf("Request entity too large: limit is %zu", s->options.max_body_bytes);
 }
 
 static void body_sink(void *arg, const char *data, size_t len)
@@ -179,8 +202,7 @@ static bool conn_read_body(struct http_conn *c)
         (void)evbuffer_drain(in, (size_t)n);
     }
     if (c->too_large) {
-        _cleanup_free_ char *text =
-            xasprintf("Request entity too large: limit is %zu", c->server->options.max_body_bytes);
+        _cleanup_free_ char *text = http_too_large_text(c->server);
         conn_refuse(c, 413, text);
         return false;
     }
@@ -221,13 +243,13 @@ static void conn_process(struct http_conn *c)
         else
             more = false;
     }
+    if (!c->dead && c->state == CONN_HTTP2)
+        http2_received(c->h2);
     if (!c->dead)
         conn_hold(c);
     if (!c->dead && c->state == CONN_LINGER)
         (void)evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
-    c->entered--;
-    if (c->dead)
-        conn_release(c);
+    http_conn_leave(c);
 }
 
 static void on_read(struct bufferevent *bev UNUSED, void *arg)
@@ -248,20 +270,35 @@ static void on_written(struct bufferevent *bev UNUSED, void *arg)
         (void)shutdown(bufferevent_getfd(c->bev), SHUT_WR); /* the client sees the end and closes */
         return;
     }
-    if (c->state == CONN_BUSY && c->req && c->req->on_drain)
+    if (c->state == CONN_HTTP2)
+        http2_written(c->h2);
+    else if (c->state == CONN_BUSY && c->req && c->req->on_drain)
         c->req->on_drain(c->req->on_drain_arg, c->req);
+}
+
+/* The TLS handshake is done, and with it what is spoken. */
+static void choose_version(struct http_conn *c)
+{
+    const unsigned char *protocol = NULL;
+    unsigned len = 0;
+
+    SSL_get0_alpn_selected(bufferevent_openssl_get_ssl(c->bev), &protocol, &len);
+    if (c->state == CONN_HEAD && len == 2 && memcmp(protocol, "h2", 2) == 0)
+        http2_open(c);
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct http_conn *c = arg;
 
+    if (what & BEV_EVENT_CONNECTED)
+        choose_version(c);
     if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT)))
         return;
     /* A client that ends its side right behind its last request still gets the answer that is on its way. */
     if ((what & BEV_EVENT_EOF) && (what & BEV_EVENT_READING) && c->state != CONN_BODY && c->state != CONN_BUSY &&
-        evbuffer_get_length(bufferevent_get_output(bev)))
-        conn_finish(c);
+        c->state != CONN_HTTP2 && evbuffer_get_length(bufferevent_get_output(bev)))
+        http_conn_finish(c);
     else
         http_conn_close(c);
 }
@@ -271,7 +308,7 @@ void http_conn_answered(struct http_conn *c, bool keep)
 {
     c->req = NULL;
     if (!keep || c->server->draining) {
-        conn_finish(c);
+        http_conn_finish(c);
         return;
     }
     c->state = CONN_HEAD;
@@ -284,110 +321,43 @@ void http_conn_answered(struct http_conn *c, bool keep)
         bufferevent_trigger(c->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
 }
 
-/* Accepting. */
-
-static char *peer_text(const struct sockaddr *sa)
+/*
+ * Closes what is late. A client that is slow but takes what it is sent is given time: as much as it would need at the
+ * slowest speed that is served.
+ */
+static void sweep_conn(struct http_conn *c, int64_t now)
 {
-    char host[INET6_ADDRSTRLEN] = "";
+    const struct http_server_options *o = &c->server->options;
+    size_t pending = evbuffer_get_length(bufferevent_get_output(c->bev));
+    bool answering = c->state == CONN_HEAD || c->state == CONN_CLOSING;
 
-    if (sa->sa_family == AF_INET) {
-        struct sockaddr_in v4;
-        memcpy(&v4, sa, sizeof(v4));
-        (void)inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
-        return xasprintf("%s:%u", host, ntohs(v4.sin_port));
+    if (!pending || pending > c->pending || c->pending - pending >= OUTPUT_MIN_BYTES) {
+        c->pending = pending;
+        c->taken_ns = now;
+        if (pending && c->scanned == 0 && answering)
+            c->deadline_ns = deadline_in(o->idle_timeout_ms);
     }
-    if (sa->sa_family == AF_INET6) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, sa, sizeof(v6));
-        (void)inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
-        return xasprintf("[%s]:%u", host, ntohs(v6.sin6_port));
-    }
-    return xstrdup("unix");
+    bool late = c->deadline_ns && now >= c->deadline_ns;
+    if (!late && c->state == CONN_HTTP2)
+        late = http2_sweep(c->h2, now) || (pending && now - c->taken_ns >= o->idle_timeout_ms * NSEC_PER_MSEC);
+    if (late)
+        http_conn_close(c);
 }
 
-static int64_t unix_peer_uid(int fd, int family)
+static void report_drained(struct http_server *s)
 {
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
+    void (*cb)(void *arg) = s->count == 0 && s->draining ? take_ptr(s->on_drained) : NULL;
 
-    if (family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-        return -1;
-    return cred.uid;
+    if (cb)
+        cb(s->on_drained_arg);
 }
 
-/* Options that only cost latency or a late end when they are refused. */
-static void tune(int fd)
+void http_conn_begin(struct http_conn *c)
 {
-    static const struct {
-        int level, name, value;
-    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
-                   {SOL_SOCKET, SO_KEEPALIVE, 1},
-                   {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-                   {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
-                   {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES}};
-
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
-}
-
-static void conn_open(struct http_server *s, int fd, const struct sockaddr *sa)
-{
-    struct http_conn *c = xcalloc(1, sizeof(*c));
-    SSL *ssl = s->tls ? SSL_new(s->tls) : NULL;
-
-    if (sa->sa_family != AF_UNIX)
-        tune(fd);
-    c->bev =
-        s->tls
-            ? (ssl ? bufferevent_openssl_socket_new(s->base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
-                   : NULL)
-            : bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
-    if (!c->bev) {
-        (void)close(fd);
-        free(c);
-        return;
-    }
-    if (ssl)
-        bufferevent_openssl_set_allow_dirty_shutdown(c->bev, 1);
-    c->server = s;
-    c->peer = peer_text(sa);
-    c->peer_uid = unix_peer_uid(fd, sa->sa_family);
-    c->deadline_ns = deadline_in(s->options.head_timeout_ms);
-    c->next = s->conns;
-    c->prev = &s->conns;
-    if (s->conns)
-        s->conns->prev = &c->next;
-    s->conns = c;
-    s->count++;
-    bufferevent_setwatermark(c->bev, EV_READ, 0, input_max(s));
+    c->deadline_ns = deadline_in(c->server->options.head_timeout_ms);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, input_max(c->server));
     bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
     (void)bufferevent_enable(c->bev, EV_READ | EV_WRITE);
-}
-
-static void on_accept(evutil_socket_t fd, short what UNUSED, void *arg)
-{
-    struct http_server *s = arg;
-
-    for (int i = 0; i < ACCEPT_BATCH; i++) {
-        struct sockaddr_storage sa = {0};
-        socklen_t len = sizeof(sa);
-        int conn = accept4(fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (conn < 0) {
-            if (errno == ECONNABORTED || errno == EINTR)
-                continue;
-            if (errno != EAGAIN) { /* no descriptors left: asking again at once would only burn the processor */
-                log_warn("cannot accept connections", "error", strerror(errno), NULL);
-                (void)event_del(s->accept_event);
-                s->accept_paused = true;
-            }
-            return;
-        }
-        if (s->count >= s->options.max_connections)
-            (void)close(conn);
-        else
-            conn_open(s, conn, (struct sockaddr *)&sa);
-    }
 }
 
 static void on_sweep(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
@@ -396,17 +366,11 @@ static void on_sweep(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     int64_t now = time_monotonic_ns();
 
     for (struct http_conn *c = s->conns, *next; c; c = next) {
-        size_t pending = evbuffer_get_length(bufferevent_get_output(c->bev));
-
         next = c->next;
-        if (pending && pending != c->pending && c->scanned == 0 && (c->state == CONN_HEAD || c->state == CONN_CLOSING))
-            c->deadline_ns = deadline_in(s->options.idle_timeout_ms); /* slow, but reading */
-        c->pending = pending;
-        if (c->deadline_ns && now >= c->deadline_ns)
-            http_conn_close(c);
+        sweep_conn(c, now);
     }
-    if (s->accept_paused && !s->draining && event_add(s->accept_event, NULL) == 0)
-        s->accept_paused = false;
+    http_accept_resume(s);
+    report_drained(s);
 }
 
 static void defaults(struct http_server_options *o)
@@ -439,24 +403,31 @@ struct http_server *http_server_new(struct event_base *base, int listen_fd, stru
     if (options)
         s->options = *options;
     defaults(&s->options);
+    http_accept_limit(s);
     s->handler = handler;
     s->arg = arg;
-    s->accept_event = event_new(base, listen_fd, EV_READ | EV_PERSIST, on_accept, s);
+    s->accept_event = event_new(base, listen_fd, EV_READ | EV_PERSIST, http_on_accept, s);
     s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
     if (!s->accept_event || !s->sweep || event_add(s->accept_event, NULL) < 0 || event_add(s->sweep, &every) < 0)
         abort();
     return s;
 }
 
-void http_server_drain(struct http_server *s)
+void http_server_drain(struct http_server *s, void (*cb)(void *arg), void *arg)
 {
     s->draining = true;
     (void)event_del(s->accept_event);
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
-        if (c->state == CONN_HEAD && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
-            conn_finish(c);
+        if (c->state == CONN_HTTP2)
+            http2_drain(c->h2);
+        else if (c->state == CONN_HEAD && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+            http_conn_finish(c);
     }
+    s->on_drained = cb;
+    s->on_drained_arg = arg;
+    if (s->count == 0)
+        event_active(s->sweep, EV_TIMEOUT, 0);
 }
 
 void http_server_free(struct http_server *s)

@@ -299,10 +299,10 @@ static SSL_CTX *new_context(const SSL_METHOD *method)
     return ctx;
 }
 
-static int select_http11(SSL *ssl UNUSED, const unsigned char **out, unsigned char *outlen, const unsigned char *in,
-                         unsigned inlen, void *arg UNUSED)
+static int select_protocol(SSL *ssl UNUSED, const unsigned char **out, unsigned char *outlen, const unsigned char *in,
+                           unsigned inlen, void *arg UNUSED)
 {
-    static const unsigned char protocols[] = "\x08http/1.1";
+    static const unsigned char protocols[] = "\x02h2\x08http/1.1";
     unsigned char *chosen;
 
     if (SSL_select_next_proto(&chosen, outlen, protocols, sizeof(protocols) - 1, in, inlen) != OPENSSL_NPN_NEGOTIATED)
@@ -328,7 +328,7 @@ struct ssl_ctx_st *tls_server_context(const struct tls_cert *cert, const char *c
     (void)SSL_CTX_set_num_tickets(ctx, 0);
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1);
-    SSL_CTX_set_alpn_select_cb(ctx, select_http11, NULL);
+    SSL_CTX_set_alpn_select_cb(ctx, select_protocol, NULL);
     return ctx;
 }
 

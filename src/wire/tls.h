@@ -32,7 +32,7 @@ int tls_issue(const struct tls_cert *ca, const struct tls_cert_request *request,
 
 /*
  * A server context: TLS 1.2+, own certificate, client certificates asked for and verified against client_ca when given
- * (a client without one is let through: see tls_peer_identity). ALPN http/1.1.
+ * (a client without one is let through: see tls_peer_identity). ALPN h2 and http/1.1.
  */
 struct ssl_ctx_st *tls_server_context(const struct tls_cert *cert, const char *client_ca_pem, struct error *err);
 /* A client context: verifies the server against ca_pem (host name or address is checked); cert may be NULL. */

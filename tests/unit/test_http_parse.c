@@ -155,6 +155,9 @@ static void test_limit(void **state UNUSED)
     char big[200];
 
     memset(big, 'a', sizeof(big));
+    assert_int_equal(http_parse_request_head(big, sizeof(big), 200, &scanned, &head, NULL), -ENAMETOOLONG);
+    scanned = 0;
+    memcpy(big, "GET / HTTP/1.1\r\n", 16);
     assert_int_equal(http_parse_request_head(big, sizeof(big), 200, &scanned, &head, NULL), -EMSGSIZE);
 }
 

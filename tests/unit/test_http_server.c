@@ -299,7 +299,7 @@ static void test_drain(void **state UNUSED)
     run_until(&handled, 1);
     while (http_server_connections(server) < 2)
         (void)event_base_loop(base, EVLOOP_ONCE);
-    http_server_drain(server);
+    http_server_drain(server, NULL, NULL);
     assert_int_equal(http_server_connections(server), 1);
     http_respond(held, 200, "text/plain", "last", 4);
     _cleanup_free_ char *answer = loopback_read(base, busy, NULL);
