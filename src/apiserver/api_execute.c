@@ -1,4 +1,5 @@
 /* From a call to its handler. */
+#include "apiserver/quota.h"
 #include "apiserver/review.h"
 #include "apiserver/scale.h"
 #include "apiserver/strategy.h"
@@ -80,4 +81,5 @@ void api_after_change(struct apiserver *s, const struct resource *r, const struc
 
     if (strategy->after)
         strategy->after(s, old, new);
+    quotas_changed(s->quotas, r, old, new);
 }

@@ -1,7 +1,9 @@
 /* GET of one object, create and update: the one path all kinds take. */
+#include "apiserver/limit_range.h"
 #include "apiserver/metadata.h"
 #include "apiserver/object_fields.h"
 #include "apiserver/object_schemas.h"
+#include "apiserver/quota.h"
 #include "apiserver/strategy.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -116,6 +118,12 @@ static int validate(struct api_call *c, const struct json *object, const struct 
     return field_errors_empty(&errors) ? 0 : api_fail_invalid(c, &errors);
 }
 
+/* What the namespace allows. */
+static int admit(struct api_call *c, const struct json *object, const struct json *old)
+{
+    return limit_ranges_admit(c, object, old) < 0 ? -1 : quotas_admit(c, object, old);
+}
+
 static int put_new(struct api_call *c, struct json *object)
 {
     _cleanup_free_ char *key = object_key(object);
@@ -185,7 +193,7 @@ int api_store_new(struct api_call *c, struct json *new_object)
     if (c->resource->has_status)
         json_remove(object, "status");
     object_default(c, &object);
-    if (run_strategy(c, object, NULL) < 0 || validate(c, object, NULL) < 0)
+    if (run_strategy(c, object, NULL) < 0 || validate(c, object, NULL) < 0 || admit(c, object, NULL) < 0)
         return -1;
     object_track_fields(c, object, NULL);
     if (c->options.dry_run)
@@ -329,7 +337,7 @@ int api_store_change(struct api_call *c, struct stored *old, struct json *new_ob
     object = merge_parts(c, take_ptr(object), before);
     metadata_keep_old(json_get(object, "metadata"), before);
     object_default(c, &object);
-    if (run_strategy(c, object, before) < 0 || validate(c, object, before) < 0)
+    if (run_strategy(c, object, before) < 0 || validate(c, object, before) < 0 || admit(c, object, before) < 0)
         return -1;
     count_generation(c->resource, object, before);
     object_track_fields(c, object, before);

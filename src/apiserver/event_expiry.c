@@ -61,8 +61,11 @@ static void expire(struct event_expiry *x, const struct entry *e)
         return;
     struct json *last = json_copy_shallow(o->value);
     (void)json_own(last, "metadata");
-    (void)store_delete(x->server->store, STORE_NAME, e->key, last, e->revision,
-                       NULL); /* a full disk: it stays until the next start */
+    struct stored *before = stored_ref(o);
+    /* A full disk: it stays until the next start. */
+    if (store_delete(x->server->store, STORE_NAME, e->key, last, e->revision, NULL) == 0)
+        api_after_change(x->server, resource_by_plural(x->server->resources, "", "v1", "events"), before->value, NULL);
+    stored_unref(before);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

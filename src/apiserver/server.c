@@ -6,6 +6,7 @@
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
+#include "apiserver/quota.h"
 #include "apiserver/seal.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/service_addresses.h"
@@ -225,6 +226,7 @@ static int fill(struct apiserver *s, struct error *err)
     s->event_expiry = event_expiry_new(s);
     s->terminations = terminations_new(s);
     s->gc = gc_new(s);
+    s->quotas = quotas_new(s);
     for (size_t i = 0; i < json_size(bundled); i++)
         if (store_bundled(s, json_item(bundled, i), err) < 0)
             return -1;
@@ -266,6 +268,7 @@ void apiserver_free(struct apiserver *s)
         return;
     watch_stop_all(s);
     gc_free(s->gc);
+    quotas_free(s->quotas);
     terminations_free(s->terminations);
     event_expiry_free(s->event_expiry);
     store_close(s->store);

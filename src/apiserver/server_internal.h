@@ -26,6 +26,7 @@ struct garbage_collector;
 struct terminations;
 struct event_expiry;
 struct service_addresses;
+struct quotas;
 struct static_paths;
 
 struct apiserver {
@@ -44,6 +45,7 @@ struct apiserver {
     struct event_expiry *event_expiry;
     struct garbage_collector *gc;
     struct terminations *terminations;
+    struct quotas *quotas;
     struct watch_stream *streams_open; /* watches of HTTP clients */
 };
 

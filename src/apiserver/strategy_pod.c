@@ -1,4 +1,6 @@
 /* Pods: defaults that depend on other fields, placement on the one node, what an update may change, how they end. */
+#include "apiserver/eviction.h"
+#include "apiserver/limit_range.h"
 #include "apiserver/pod_validate.h"
 #include "apiserver/scheduling.h"
 #include "apiserver/strategy.h"
@@ -195,6 +197,7 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     if (!old) {
         if (check_service_account(c, spec) < 0)
             return -1;
+        limit_ranges_default(c->server, c->ns, json_get(o, "metadata"), spec);
         struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", qos_class(spec));
         json_set(o, "status", status);
         place(c, spec, status);
@@ -339,20 +342,6 @@ static void bind_pod(struct api_call *c)
         (void)api_answer(c, 201, plain_success());
 }
 
-/* Without disruption budgets to ask, an eviction is a deletion. */
-static void evict_pod(struct api_call *c)
-{
-    struct api_call deletion = *c;
-
-    deletion.verb = VERB_DELETE;
-    deletion.subresource = "";
-    deletion.body = json_get(c->body, "deleteOptions");
-    api_delete(&deletion);
-    c->result = deletion.result;
-    if (c->result.code < 400)
-        (void)api_answer(c, 201, plain_success());
-}
-
 static bool act(struct api_call *c)
 {
     if (c->verb != VERB_CREATE)
@@ -360,7 +349,7 @@ static bool act(struct api_call *c)
     if (streq(c->subresource, "binding"))
         bind_pod(c);
     else if (streq(c->subresource, "eviction"))
-        evict_pod(c);
+        eviction_execute(c);
     else
         return false;
     return true;

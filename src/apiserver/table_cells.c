@@ -260,6 +260,15 @@ static struct json *quota_cell(const char *column, const struct json *o)
     return cell;
 }
 
+static struct json *budget_cell(const char *column, const struct json *o)
+{
+    const struct json *v = json_at(o, "spec", streq(column, "Min Available") ? "minAvailable" : "maxUnavailable", NULL);
+
+    if (!v)
+        return json_string("N/A");
+    return json_str(v) ? json_string(json_str(v)) : text_cell(xasprintf("%lld", (long long)json_int_or(v, 0)));
+}
+
 static char *slice_endpoints(const struct json *o)
 {
     const struct json *endpoints = json_get(o, "endpoints");
@@ -338,6 +347,8 @@ struct json *table_computed_cell(const struct resource *r, const char *column, c
         return binding_cell(column, o);
     if (streq(kind, "ResourceQuota"))
         return quota_cell(column, o);
+    if (streq(kind, "PodDisruptionBudget"))
+        return budget_cell(column, o);
     if (streq(kind, "Endpoints"))
         return text_cell(endpoints_text(o));
     if (streq(kind, "EndpointSlice"))

@@ -335,11 +335,29 @@ static void refused(const struct world *w, const char *ns, const char *name, con
     find_pod(&s);
     add_error(&s, "%s", error_text(err));
     sandbox_write_status(&s);
+    plan->permanent = err->code == EACCES; /* what the namespace allows wakes it when it changes */
     strbuf_free(&s.errors);
 }
 
 static const struct kube_resource *const owned[] = {&KUBE_PODS, &KUBE_SERVICES, &KUBE_PVCS, NULL};
+static const struct kube_resource *const watched[] = {&KUBE_PODS,   &KUBE_SERVICES,     &KUBE_PVCS,
+                                                      &KUBE_QUOTAS, &KUBE_LIMIT_RANGES, NULL};
 static const char *const index_labels[] = {KEY_NAME_HASH, NULL};
+
+/* What a namespace allows has changed: those it has refused try again. */
+static char **wake_refused(const struct world *w, const char *ns)
+{
+    _cleanup_json_ struct json *sandboxes = w->list(w, &KUBE_SANDBOXES, ns);
+    char **keys = NULL;
+
+    for (size_t i = 0; i < json_size(sandboxes); i++) {
+        const struct json *one = json_item(sandboxes, i);
+        const struct json *ready = condition_find(json_at(one, "status", "conditions", NULL), "Ready");
+        if (strstr(json_str_or(json_get(ready, "message"), ""), " is forbidden: "))
+            keys = strv_append(keys, key_make(ns, object_name(one)));
+    }
+    return keys;
+}
 
 /* A Pod, Service or claim of a Sandbox's name that it does not own may block it: its coming and going is of interest.
  */
@@ -347,6 +365,8 @@ static char **wake_by_name(const struct world *w, const struct kube_resource *r,
 {
     const char *ns = object_namespace(object), *name = object_name(object);
 
+    if (r == &KUBE_QUOTAS || r == &KUBE_LIMIT_RANGES)
+        return wake_refused(w, ns);
     if (r != &KUBE_PVCS)
         return w->get(w, &KUBE_SANDBOXES, ns, name) ? strv_append(NULL, key_make(ns, name)) : NULL;
     /* "<template>-<sandbox>": every tail behind a dash may be the Sandbox. */
@@ -361,7 +381,7 @@ const struct controller sandbox_controller = {
     .name = "sandbox-controller",
     .primary = &KUBE_SANDBOXES,
     .owned = owned,
-    .watched = owned,
+    .watched = watched,
     .map = wake_by_name,
     .index_labels = index_labels,
     .reconcile = reconcile,

@@ -17,6 +17,9 @@ const struct kube_resource KUBE_EVENTS = {"", "v1", "events", "Event", true};
 const struct kube_resource KUBE_LEASES = {"coordination.k8s.io", "v1", "leases", "Lease", true};
 const struct kube_resource KUBE_CRDS = {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                                         "CustomResourceDefinition", false};
+const struct kube_resource KUBE_QUOTAS = {"", "v1", "resourcequotas", "ResourceQuota", true};
+const struct kube_resource KUBE_LIMIT_RANGES = {"", "v1", "limitranges", "LimitRange", true};
+const struct kube_resource KUBE_PDBS = {"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const struct kube_resource KUBE_SANDBOXES = {"agents.x-k8s.io", "v1beta1", "sandboxes", "Sandbox", true};
 
 char *kube_resource_name(const struct kube_resource *r)

@@ -270,6 +270,10 @@ static void tell_refusal(struct entry *e, const struct error *err)
     plan_free(&e->plan);
     e->plan.field_manager = c->name;
     c->refused(&r->world, e->ns, e->name, err, &e->plan);
+    if (e->plan.permanent && e->timer) {
+        (void)evtimer_del(e->timer);
+        e->timer_at_ns = 0;
+    }
     for (size_t i = 0; i < e->plan.count; i++) {
         struct kube_request request = request_of(e, &e->plan.ops[i]);
         kube_do(r->kube, &request, on_told, NULL);

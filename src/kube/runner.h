@@ -37,7 +37,8 @@ struct controller {
     void (*reconcile)(const struct world *w, const char *ns, const char *name, struct plan *plan);
     /*
      * The API server has refused the plan as invalid or forbidden, or the plan has failed several times in a row: fills
-     * *plan (zeroed) with what tells the user, such as a condition. The key is tried again with back-off all the same. May be NULL.
+     * *plan (zeroed) with what tells the user, such as a condition. The key is tried again with back-off all the
+     * same, unless this plan is permanent: then only when something changes. May be NULL.
      */
     void (*refused)(const struct world *w, const char *ns, const char *name, const struct error *err,
                     struct plan *plan);
