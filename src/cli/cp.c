@@ -1,16 +1,17 @@
-/*
- * `holt cp`: files between here and a sandbox, as a tar stream made and unpacked by tar on both sides. The archive that
- * comes out of a sandbox is unpacked by the local tar with its protections on: no absolute names, no "..".
- */
+/* `holt cp`: files between here and a sandbox, as a tar stream. What comes out of a sandbox: cp_receive.h. */
 #include "cli/client.h"
+#include "cli/cp_receive.h"
 
 #include "base/memory.h"
 #include "base/strutil.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+#define COMPLAINT_MAX 4096
 
 struct place {
     char *sandbox; /* NULL = local */
@@ -40,17 +41,19 @@ static int parse_place(const char *text, struct place *ret, struct error *err)
     *ret = (struct place){.sandbox = remote ? xstrndup(text, (size_t)(colon - text)) : NULL,
                           .dir = base ? (base == path ? xstrdup("/") : xstrndup(path, (size_t)(base - path)))
                                       : xstrdup("."),
-                          .name = xstrdup(base ? base + 1 : path)};
+                          .name = xstrdup(!base     ? path
+                                          : base[1] ? base + 1
+                                                    : ".")};
     return 0;
 }
 
-/* Starts the local tar with one end of a pipe as its stdin (unpack) or stdout (pack). */
-static pid_t start_tar(const char *const *argv, int from, int to)
+/* The local side runs in a process of its own, with one end of a pipe: tar packs what goes in. */
+static pid_t start_packing(const char *const *argv, int to)
 {
     pid_t pid = fork();
 
     if (pid == 0) {
-        if ((from >= 0 && dup2(from, STDIN_FILENO) < 0) || (to >= 0 && dup2(to, STDOUT_FILENO) < 0))
+        if (dup2(to, STDOUT_FILENO) < 0)
             _exit(127);
         (void)close_range(3, ~0u, 0);
         (void)execvp("tar", (char *const *)argv);
@@ -59,67 +62,115 @@ static pid_t start_tar(const char *const *argv, int from, int to)
     return pid;
 }
 
-static int finish_tar(pid_t pid, struct error *err)
+/* What comes out is not tar's to unpack: it would write wherever names and links lead. */
+static pid_t start_receiving(const struct cp_receive *q, int other_end)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _cleanup_error_ struct error err = ERROR_INIT;
+        (void)close(other_end);
+        _exit(cp_receive(q, &err) < 0 ? fail(1, &err) : 0);
+    }
+    return pid;
+}
+
+static int finish_local(pid_t pid, const char *what, struct error *err)
 {
     int status;
 
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
-        return error_set_errno(err, errno, "run tar");
+        return error_set_errno(err, errno, "run the local side");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return error_set(err, EIO, "the local tar failed");
+        return error_set(err, EIO, "%s", what);
     return 0;
 }
 
-/* What tar is told on each side: the name changes where the archive is made or unpacked here. */
-struct copy {
-    char *rename, *member;
-};
-
-static void copy_free(struct copy *c)
+/* A backslash in front of each of the special characters, for the two sides of an expression of sed. */
+static char *quote(const char *text, const char *special)
 {
-    free(c->rename);
-    free(c->member);
+    struct strbuf out = {0};
+
+    for (; *text; text++) {
+        if (strchr(special, *text))
+            strbuf_addc(&out, '\\');
+        strbuf_addc(&out, *text);
+    }
+    return strbuf_detach(&out);
+}
+
+/* The first line of what tar has said, without its name and ours. */
+static char *tar_complaint(int fd)
+{
+    _cleanup_(strbuf_free) struct strbuf b = {0};
+
+    strbuf_reserve(&b, COMPLAINT_MAX);
+    ssize_t n = pread(fd, b.data, COMPLAINT_MAX, 0);
+    b.len = n > 0 ? (size_t)n : 0;
+    b.data[b.len] = '\0';
+    const char *line = strbuf_str(&b), *rest = str_skip_prefix(line, "tar: ");
+    line = rest ? rest : line;
+    rest = str_skip_prefix(line, "./");
+    line = rest ? rest : line;
+    return xstrndup(line, strcspn(line, "\n"));
 }
 
 /*
- * Runs the local tar and the one in the sandbox against each other. into: the local one packs. The remote command has
- * read its archive to the end, or written all of it, when its exit code comes.
+ * Runs the tar in the sandbox against the local side. It has read its archive to the end, or written all of it, when
+ * its exit code comes.
  */
-static int run_tars(struct client *c, const char *pod, const char *const *local, const char *const *remote, bool into,
-                    struct error *err)
+static int run_remote(struct client *c, const char *pod, const char *const *argv, int input, int output,
+                      struct error *err)
 {
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "make a pipe");
-    pid_t pid = into ? start_tar(local, -1, fds[1]) : start_tar(local, fds[0], -1);
+    _cleanup_close_ int complaints = memfd_create("complaints", MFD_CLOEXEC);
 
-    (void)close(into ? fds[1] : fds[0]);
-    struct stream_request q = {.pod = pod,
-                               .argv = remote,
-                               .input = into ? fds[0] : -1,
-                               .output = into ? STDERR_FILENO : fds[1],
-                               .errors = STDERR_FILENO};
+    if (complaints < 0)
+        return error_set_errno(err, errno, "create a file in memory");
+    struct stream_request q = {
+        .pod = pod, .argv = argv, .input = input, .output = output >= 0 ? output : complaints, .errors = complaints};
     int code = client_stream(c, &q, err);
-    (void)close(into ? fds[0] : fds[1]);
-    int r = finish_tar(pid, code == 0 ? err : NULL);
-    if (code < 0)
+    if (code <= 0)
         return code;
-    return code ? error_set(err, EIO, "tar in the sandbox ended with %d", code) : r;
+    _cleanup_free_ char *complaint = tar_complaint(complaints);
+    return error_set(err, EIO, "tar in the sandbox ended with %d%s%s", code, *complaint ? ": " : "", complaint);
 }
 
-static int copy(struct client *c, const char *pod, const struct place *from, const struct place *to, struct error *err)
+static int copy_into(struct client *c, const char *pod, const struct place *from, const struct place *to,
+                     struct error *err)
 {
-    _cleanup_(copy_free) struct copy names = {xasprintf("--transform=s,^\\./%s,./%s,", from->name, to->name),
-                                              xasprintf("./%s", from->name)};
-    if (to->sandbox) {
-        const char *const pack[] = {"tar", "-C", from->dir, names.rename, "-cf", "-", "--", names.member, NULL};
-        const char *const unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
-        return run_tars(c, pod, pack, unpack, true, err);
-    }
-    const char *const pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", names.member, NULL};
-    const char *const unpack[] = {
-        "tar", "--no-same-owner", "--no-overwrite-dir", "-C", to->dir, names.rename, "-xf", "-", NULL};
-    return run_tars(c, pod, unpack, pack, false, err);
+    _cleanup_free_ char *old = quote(from->name, ".[]*^$\\,"), *new = quote(to->name, "\\,&");
+    _cleanup_free_ char *rename = xasprintf("--transform=s,^\\./%s,./%s,", old, new);
+    _cleanup_free_ char *member = xasprintf("./%s", from->name);
+    const char *const pack[] = {"tar", "-C", from->dir, rename, "-cf", "-", "--", member, NULL};
+    const char *const unpack[] = {"tar", "-xmf", "-", "-C", to->dir, NULL};
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return error_set_errno(err, errno, "make a pipe");
+    pid_t pid = start_packing(pack, fds[1]);
+    (void)close(fds[1]);
+    int r = run_remote(c, pod, unpack, fds[0], -1, err);
+    (void)close(fds[0]);
+    int local = finish_local(pid, "the local tar failed", r == 0 ? err : NULL);
+    return r < 0 ? r : local;
+}
+
+static int copy_out(struct client *c, const char *pod, const struct place *from, const struct place *to,
+                    struct error *err)
+{
+    _cleanup_free_ char *member = xasprintf("./%s", from->name);
+    const char *const pack[] = {"tar", "-C", from->dir, "-cf", "-", "--", member, NULL};
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return error_set_errno(err, errno, "make a pipe");
+    const struct cp_receive q = {.archive = fds[0], .dir = to->dir, .name = to->name, .wanted = from->name};
+    pid_t pid = start_receiving(&q, fds[1]);
+    (void)close(fds[0]);
+    int r = run_remote(c, pod, pack, -1, fds[1], err);
+    (void)close(fds[1]);
+    int local = finish_local(pid, "nothing more was copied", r == 0 ? err : NULL);
+    return r < 0 ? r : local;
 }
 
 /* "cp a dir/" and "cp a existing-dir" put a into the directory, as cp does. */
@@ -166,7 +217,7 @@ int cmd_cp(int argc, char **argv)
     if (r == 0)
         r = client_find_pod(&c, from.sandbox ? from.sandbox : to.sandbox, &pod, &err);
     if (r == 0)
-        r = copy(&c, pod, &from, &to, &err);
+        r = to.sandbox ? copy_into(&c, pod, &from, &to, &err) : copy_out(&c, pod, &from, &to, &err);
     client_close(&c);
     return r < 0 ? fail(1, &err) : 0;
 }

@@ -119,7 +119,7 @@ static void on_pod(void *arg, enum kube_event_type type, struct json *object)
 {
     struct node *n = arg;
 
-    if (n->stopping || type == KUBE_BOOKMARK)
+    if (type == KUBE_BOOKMARK || (n->stopping && type != KUBE_DELETED)) /* the ends are waited for */
         return;
     if (type == KUBE_DELETED)
         pod_gone(n, object_uid(object));

@@ -79,6 +79,20 @@ def test_stop_sandboxes(own):
     assert instance.exec("s", "echo", "again") == "again\n"
 
 
+def test_stop_sandboxes_while_they_are_deleted(own):
+    instance = own("--stop-sandboxes")
+    for i in range(5):
+        names = [f"s{i}-{n}" for n in range(4)]
+        for name in names:
+            instance.create(sandbox(name))
+        for name in names:
+            instance.wait_for(f"sandbox/{name}", "condition=Ready")
+        instance.kubectl("delete", "sandbox", *names, *(["--wait=false"] if i % 2 else []))
+        assert instance.stop(timeout=20) == 0
+        assert not instance.processes() and not instance.mounts()
+        instance.start()
+
+
 def test_control_group_taken_away(own):
     """Some tools tidy up empty groups."""
     instance = own("--stop-sandboxes")

@@ -165,11 +165,12 @@ static int add_bytes(struct extract *x, uint64_t n, struct error *err)
 
 static int set_owner_and_mode(struct extract *x, int fd, struct archive_entry *e, const char *path, struct error *err)
 {
-    mode_t mode = archive_entry_mode(e) & 07777;
+    bool layer = x->options->kind == EXTRACT_LAYER;
+    mode_t mode = archive_entry_mode(e) & (layer ? 07777 : 0777);
 
-    if (!x->options->layer)
+    if (x->options->kind == EXTRACT_FILES)
         return 0;
-    if (fchownat(fd, "", (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e), AT_EMPTY_PATH) < 0)
+    if (layer && fchownat(fd, "", (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e), AT_EMPTY_PATH) < 0)
         return error_set_errno(err, errno, "set the owner of \"%.200s\"", path);
     if (fchmod(fd, mode) < 0)
         return error_set_errno(err, errno, "set the mode of \"%.200s\"", path);
@@ -280,7 +281,7 @@ static int place_symlink(struct extract *x, int parent, const char *name, struct
     if (symlinkat(target, parent, name) < 0)
         return error_set_errno(err, errno, "create the symbolic link \"%.200s\"", path);
     entry_times(e, times);
-    if (x->options->layer &&
+    if (x->options->kind == EXTRACT_LAYER &&
         fchownat(parent, name, (uid_t)archive_entry_uid(e), (gid_t)archive_entry_gid(e), AT_SYMLINK_NOFOLLOW) < 0)
         return error_set_errno(err, errno, "set the owner of \"%.200s\"", path);
     if (utimensat(parent, name, times, AT_SYMLINK_NOFOLLOW) < 0)
@@ -362,7 +363,7 @@ static int place_entry(struct extract *x, struct archive_entry *e, struct error 
     if (!raw)
         return error_set(err, EILSEQ, "an entry has a name that cannot be represented");
     int r = clean_path(raw, &path, err);
-    if (r == 0 && x->options->layer)
+    if (r == 0 && x->options->kind == EXTRACT_LAYER)
         r = check_owner(e, path, err);
     if (r < 0)
         return r;
@@ -370,6 +371,10 @@ static int place_entry(struct extract *x, struct archive_entry *e, struct error 
     if (streq(path, "."))
         return type == AE_IFDIR && !link ? place_directory(x, x->target, ".", e, path, err)
                                          : error_set(err, EINVAL, "the root of the archive is no directory");
+    if (x->options->kind == EXTRACT_COPY && !link && type != AE_IFREG && type != AE_IFDIR) {
+        x->options->skipped(x->options->arg, path);
+        return 0;
+    }
     if (!link && type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK) {
         if (str_skip_prefix(path, "dev/"))
             return 0;
@@ -378,7 +383,7 @@ static int place_entry(struct extract *x, struct archive_entry *e, struct error 
     int parent = open_parent(x, path, &name, err);
     if (parent < 0)
         return parent;
-    if (x->options->layer && str_skip_prefix(name, WHITEOUT))
+    if (x->options->kind == EXTRACT_LAYER && str_skip_prefix(name, WHITEOUT))
         return place_whiteout(x, parent, name, path, err);
     if (link)
         return place_hardlink(x, parent, name, link, path, err);

@@ -8,6 +8,7 @@
  *     symbolic links the archive planted (openat2 RESOLVE_IN_ROOT), and nothing is ever written through a link;
  *   - regular files, directories, symbolic links, and hard links to regular files of the same archive; devices, FIFOs
  *     and sockets are refused, except below dev/, where they are left out (a sandbox has its own /dev);
+ *   - as a copy out of a sandbox: no links and nothing but files and directories, no set-id bits;
  *   - owners are 0..65535, set-id bits stay (layers are mounted nosuid), extended attributes are dropped;
  *   - as a layer: ".wh.NAME" becomes an overlay whiteout (character device 0:0); ".wh..wh..opq", and a directory that
  *     replaces a whiteout of the same archive, are reported as opaque: the caller marks them (that takes a privilege
@@ -20,12 +21,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum extract_kind {
+    EXTRACT_FILES, /* all is ours, files 0600 */
+    EXTRACT_LAYER, /* whiteouts mean something, owners and modes are kept */
+    EXTRACT_COPY,  /* all is ours, permissions are kept; links, devices and the like are left out and reported */
+};
+
 struct extract_options {
-    bool layer;         /* whiteouts mean something, owners and modes are kept; otherwise all is root's, 0600 */
+    enum extract_kind kind;
     uint64_t max_bytes; /* of all files together, holes included */
     uint64_t max_entries;
     /* Called for each opaque directory with its path below the target ("." for the target). */
     void (*opaque)(void *arg, const char *path);
+    /* EXTRACT_COPY: called for what is left out. */
+    void (*skipped)(void *arg, const char *path);
     void *arg;
 };
 

@@ -1,11 +1,11 @@
 /*
  * holt-extract: the confined helper that unpacks one archive. Not for people.
  *
- *     holt-extract layer|files MAX-BYTES MAX-ENTRIES     archive on fd 0, target directory on fd 3
+ *     holt-extract layer|files|copy MAX-BYTES MAX-ENTRIES     archive on fd 0, target directory on fd 3
  *     holt-extract probe                                 archive on fd 0
  *
- * Answers on fd 1 in records that end with a NUL byte: "o<path>" an opaque directory, "k<kind>" what probe found,
- * "d<bytes> <entries>" done, "e<message>" failed. Exit status 0 after d or k, 1 after e.
+ * Answers on fd 1 in records that end with a NUL byte: "o<path>" an opaque directory, "s<path>" left out, "k<kind>"
+ * what probe found, "d<bytes> <entries>" done, "e<message>" failed. Exit status 0 after d or k, 1 after e.
  */
 #include "base/fdio.h"
 #include "base/memory.h"
@@ -45,10 +45,23 @@ static void report_opaque(void *arg, const char *path)
         *failed = 1;
 }
 
+static void report_skipped(void *arg, const char *path)
+{
+    int *failed = arg;
+
+    if (report('s', path) < 0)
+        *failed = 1;
+}
+
 static int unpack(const char *mode, const char *bytes, const char *entries, struct error *err)
 {
     int report_failed = 0;
-    struct extract_options options = {.layer = streq(mode, "layer"), .opaque = report_opaque, .arg = &report_failed};
+    struct extract_options options = {.kind = streq(mode, "layer")  ? EXTRACT_LAYER
+                                              : streq(mode, "copy") ? EXTRACT_COPY
+                                                                    : EXTRACT_FILES,
+                                      .opaque = report_opaque,
+                                      .skipped = report_skipped,
+                                      .arg = &report_failed};
     struct extract_result result;
 
     if (!parse_u64(bytes, &options.max_bytes) || !parse_u64(entries, &options.max_entries))
@@ -80,7 +93,7 @@ int main(int argc, char **argv)
     int r;
 
     (void)setlocale(LC_ALL, "C.UTF-8"); /* names beyond ASCII; without it they are refused */
-    if (argc == 4 && (streq(argv[1], "layer") || streq(argv[1], "files")))
+    if (argc == 4 && (streq(argv[1], "layer") || streq(argv[1], "files") || streq(argv[1], "copy")))
         r = unpack(argv[1], argv[2], argv[3], &err);
     else if (argc == 2 && streq(argv[1], "probe"))
         r = probe(&err);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strutil.h"
+#include "node/image/unpack.h"
 #include "base/timeutil.h"
 #include "node/image/reference.h"
 
@@ -22,16 +23,6 @@ struct image_store {
     char *path;   /* of D/images, absolute: lowers are given out as paths */
     char *helper;
 };
-
-static char *default_helper(void)
-{
-    char exe[4096];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-    exe[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(exe, '/');
-    return slash ? xasprintf("%.*s/holt-extract", (int)(slash - exe), exe) : xstrdup("/usr/lib/holt/holt-extract");
-}
 
 static int open_dirs(struct image_store *s, const char *data_dir, struct error *err)
 {
@@ -60,7 +51,7 @@ struct image_store *image_store_open(const char *data_dir, const char *helper, s
     _cleanup_(image_store_close_p) struct image_store *s = xcalloc(1, sizeof(*s));
 
     s->dir = s->data_dir = -1;
-    s->helper = helper ? xstrdup(helper) : default_helper();
+    s->helper = helper ? xstrdup(helper) : unpack_default_helper();
     return open_dirs(s, data_dir, err) < 0 ? NULL : take_ptr(s);
 }
 

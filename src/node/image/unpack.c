@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -30,7 +31,18 @@ void unpack_result_clear(struct unpack_result *r)
 {
     free(r->kind);
     strv_free(r->opaque);
+    strv_free(r->skipped);
     *r = (struct unpack_result){0};
+}
+
+char *unpack_default_helper(void)
+{
+    char exe[4096];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+    exe[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(exe, '/');
+    return slash ? xasprintf("%.*s/holt-extract", (int)(slash - exe), exe) : xstrdup("/usr/lib/holt/holt-extract");
 }
 
 static void close_p(int *fd)
@@ -42,7 +54,7 @@ static void close_p(int *fd)
 
 static int start_helper(struct unpack *u, struct error *err)
 {
-    static const char *const modes[] = {"layer", "files", "probe"};
+    static const char *const modes[] = {"layer", "files", "probe", "copy"};
     const struct unpack_request *q = u->request;
     _cleanup_free_ char *bytes = xasprintf("%" PRIu64, q->max_bytes);
     _cleanup_free_ char *entries = xasprintf("%" PRIu64, q->max_entries);
@@ -177,7 +189,7 @@ static int exchange(struct unpack *u, struct error *err)
 static int read_report(struct unpack *u, struct unpack_result *ret, struct error *err)
 {
     bool done = false;
-    size_t capacity = 0;
+    size_t capacity = 0, skipped_capacity = 0;
 
     for (size_t at = 0; at < u->report.len;) {
         const char *record = u->report.data + at;
@@ -188,6 +200,10 @@ static int read_report(struct unpack *u, struct unpack_result *ret, struct error
             GROW(ret->opaque, capacity, ret->opaque_count + 2);
             ret->opaque[ret->opaque_count++] = xstrdup(record + 1);
             ret->opaque[ret->opaque_count] = NULL;
+        } else if (*record == 's') {
+            GROW(ret->skipped, skipped_capacity, ret->skipped_count + 2);
+            ret->skipped[ret->skipped_count++] = xstrdup(record + 1);
+            ret->skipped[ret->skipped_count] = NULL;
         } else if (*record == 'e') {
             return error_set(err, EINVAL, "%.1000s", record + 1);
         }

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum unpack_mode { UNPACK_LAYER, UNPACK_FILES, UNPACK_PROBE };
+enum unpack_mode { UNPACK_LAYER, UNPACK_FILES, UNPACK_PROBE, UNPACK_COPY };
 
 struct unpack_request {
     const char *helper; /* path of holt-extract */
@@ -24,8 +24,12 @@ struct unpack_result {
     char *kind;               /* UNPACK_PROBE: "oci-layout", "docker-archive", "rootfs" */
     char **opaque;            /* paths of opaque directories, NULL-terminated; NULL = none */
     size_t opaque_count;
+    char **skipped; /* UNPACK_COPY: what was left out, NULL-terminated; NULL = none */
+    size_t skipped_count;
     uint64_t bytes; /* unpacked */
 };
 
+/* holt-extract beside this program, or where packages put it; the caller frees. */
+char *unpack_default_helper(void);
 int unpack_run(const struct unpack_request *request, struct unpack_result *ret, struct error *err);
 void unpack_result_clear(struct unpack_result *r);
