@@ -1,6 +1,7 @@
 /* Pods: defaults that depend on other fields, placement on the one node, what an update may change, how they end. */
 #include "apiserver/eviction.h"
 #include "apiserver/limit_range.h"
+#include "apiserver/pod_resize.h"
 #include "apiserver/pod_validate.h"
 #include "apiserver/scheduling.h"
 #include "apiserver/strategy.h"
@@ -125,7 +126,7 @@ static void qos_container(const struct json *container, struct qos *q)
     }
 }
 
-static const char *qos_class(const struct json *spec)
+const char *pod_qos_class(const struct json *spec)
 {
     struct qos q = {.all_equal = true};
 
@@ -192,13 +193,15 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
 {
     if (!json_is(json_get(o, "spec"), JSON_OBJECT))
         return 0; /* validation will say so */
+    if (streq(c->subresource, "resize"))
+        return pod_resize_check(c, o, old);
     struct json *spec = json_own(o, "spec");
     default_spec(spec);
     if (!old) {
         if (check_service_account(c, spec) < 0)
             return -1;
         limit_ranges_default(c->server, c->ns, json_get(o, "metadata"), spec);
-        struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", qos_class(spec));
+        struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", pod_qos_class(spec));
         json_set(o, "status", status);
         place(c, spec, status);
         return 0;
@@ -292,24 +295,9 @@ static void validate(const struct api_call *c, const struct json *o, const struc
 
 static struct json *merge(struct api_call *c, struct json *object, const struct json *old)
 {
-    if (streq(c->subresource, "binding"))
-        return object; /* made here, from the old one */
-    struct json *merged = json_copy_shallow(old), *spec = json_own(merged, "spec");
-    const struct json *new_spec = json_get(object, "spec");
-    (void)json_own(merged, "metadata");
-    if (streq(c->subresource, "ephemeralcontainers")) {
-        copy_member(spec, new_spec, "ephemeralContainers");
-    } else { /* resize */
-        const struct json *new_list = json_get(new_spec, "containers");
-        struct json *containers = json_own(spec, "containers");
-        for (size_t i = 0; i < json_size(containers) && i < json_size(new_list); i++) {
-            struct json *container = json_own_item(containers, i);
-            copy_member(container, json_item(new_list, i), "resources");
-            copy_member(container, json_item(new_list, i), "resizePolicy");
-        }
-    }
-    json_unref(object);
-    return merged;
+    if (!streq(c->subresource, "resize"))
+        return object; /* a binding: made here, from the old one */
+    return pod_resize_merge(object, old);
 }
 
 static struct json *plain_success(void)
@@ -342,8 +330,22 @@ static void bind_pod(struct api_call *c)
         (void)api_answer(c, 201, plain_success());
 }
 
+/* A sandbox has one container; others that share its namespaces would need one of their own. */
+static bool refuse_ephemeral(struct api_call *c)
+{
+    struct api_subject s = api_subject(c);
+
+    (void)api_fail(c, status_forbidden(&s,
+                                       "ephemeral containers are not supported: use kubectl exec, which runs a "
+                                       "program in the sandbox as its container sees it",
+                                       NULL));
+    return true;
+}
+
 static bool act(struct api_call *c)
 {
+    if (streq(c->subresource, "ephemeralcontainers") && c->verb != VERB_GET && api_current(c))
+        return refuse_ephemeral(c);
     if (c->verb != VERB_CREATE)
         return false;
     if (streq(c->subresource, "binding"))

@@ -199,9 +199,8 @@ static void take_changes(struct pod *p)
     struct pod_spec old = p->spec;
     p->spec = spec;
     const struct pod_container *was = &old.containers[p->state.current], *is = pod_container(p);
-    if (running && memcmp(&was->limits, &is->limits, sizeof(is->limits)) != 0 &&
-        native_set_limits(p->state.sandbox_id, &is->limits, &err) < 0)
-        pod_warn(p, "ResizeFailed", error_text(&err));
+    if (running)
+        pod_follow_resources(p, &was->limits);
     if (running && !streq(was->image, is->image)) {
         node_event(p->node, p->object, "Normal", "Killing", "the container's image changed; it is started again");
         p->replace = true;

@@ -104,6 +104,12 @@ void pod_evict(struct pod *p, const char *message);
 void pod_report(struct pod *p);
 void pod_delete_object(struct pod *p);
 
+/* pod_resize.c */
+/* The sandbox of the current container has what its spec asks for. */
+void pod_note_resources(struct pod *p);
+/* The spec was replaced, or an earlier run of the node left the sandbox; was: the limits before. */
+void pod_follow_resources(struct pod *p, const struct native_limits *was);
+
 /* pod_probe.c */
 void probes_start(struct pod *p);
 void probes_stop(struct pod *p);

@@ -539,6 +539,7 @@ void pod_start(struct pod *p)
     free(c->image_id);
     c->image_id = xstrdup(s.image.id);
     p->state.stop_signal = s.image.config.stop_signal;
+    pod_note_resources(p);
     /* Kept before the sandbox exists: what a crash leaves is found by it. */
     pod_save(p);
     p->killed = p->adopted = false;
@@ -574,6 +575,7 @@ void pod_adopt(struct pod *p)
     if (p->link) {
         p->sandbox = c->phase == CONTAINER_RUNNING ? SANDBOX_RUNNING : SANDBOX_STARTING;
         p->state.sandbox = true;
+        pod_follow_resources(p, &pod_container(p)->limits); /* it may have changed while nobody looked */
         return;
     }
     log_warn("a sandbox ended while the node was away", "pod", p->name, "error", error_text(&err), NULL);

@@ -27,6 +27,7 @@ void pod_state_clear(struct pod_state *s)
         free(c->message);
         free(c->id);
         free(c->image_id);
+        json_unref(c->resources);
         container_exit_clear(&c->exit);
         container_exit_clear(&c->last);
     }
@@ -84,12 +85,12 @@ static void exit_from_json(const struct json *v, struct container_exit *ret)
 
 static struct json *container_to_json(const struct container_record *c)
 {
-    return json_build("{s:i, s:s, s:s, s:i, s:b, s:b, s:i, s:i, s:o, s:o, s:s, s:s, s:i, s:i}", "phase",
+    return json_build("{s:i, s:s, s:s, s:i, s:b, s:b, s:i, s:i, s:o, s:o, s:s, s:s, s:i, s:i, s:o}", "phase",
                       (int64_t)c->phase, "reason", c->reason, "message", c->message, "startedAt", c->started_ns,
                       "started", (int)c->started, "ready", (int)c->ready, "restarts", c->restarts, "endsInARow",
                       c->ends_in_a_row, "exit", exit_to_json(&c->exit), "last", exit_to_json(&c->last), "id", c->id,
                       "imageID", c->image_id, "stdoutBase", (int64_t)c->log_base[GUEST_STREAM_STDOUT], "stderrBase",
-                      (int64_t)c->log_base[GUEST_STREAM_STDERR]);
+                      (int64_t)c->log_base[GUEST_STREAM_STDERR], "resources", json_ref(c->resources));
 }
 
 static void container_from_json(const struct json *v, struct container_record *c)
@@ -110,6 +111,7 @@ static void container_from_json(const struct json *v, struct container_record *c
     exit_from_json(json_get(v, "last"), &c->last);
     c->id = copy_text(v, "id");
     c->image_id = copy_text(v, "imageID");
+    c->resources = json_is(json_get(v, "resources"), JSON_OBJECT) ? json_ref(json_get(v, "resources")) : NULL;
     c->log_base[GUEST_STREAM_STDOUT] = (uint64_t)json_int_or(json_get(v, "stdoutBase"), 0);
     c->log_base[GUEST_STREAM_STDERR] = (uint64_t)json_int_or(json_get(v, "stderrBase"), 0);
     if (c->phase == CONTAINER_TERMINATED && !c->exit.valid)

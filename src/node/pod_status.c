@@ -37,11 +37,12 @@ static struct json *state_json(const struct container_record *c)
 
 static struct json *container_json(const struct json *spec, const struct container_record *c)
 {
-    return json_build("{s:s, s:s, s:s, s:s, s:b, s:b, s:i, s:o, s:o}", "name", json_str(json_get(spec, "name")),
-                      "image", json_str_or(json_get(spec, "image"), ""), "imageID", c->image_id ? c->image_id : "",
-                      "containerID", c->id, "ready", (int)c->ready, "started", (int)c->started, "restartCount",
-                      c->restarts, "state", state_json(c), "lastState",
-                      c->last.valid ? terminated_json(&c->last) : json_object_make());
+    return json_build("{s:s, s:s, s:s, s:s, s:b, s:b, s:i, s:o, s:o, s:o, s:o}", "name",
+                      json_str(json_get(spec, "name")), "image", json_str_or(json_get(spec, "image"), ""), "imageID",
+                      c->image_id ? c->image_id : "", "containerID", c->id, "ready", (int)c->ready, "started",
+                      (int)c->started, "restartCount", c->restarts, "state", state_json(c), "lastState",
+                      c->last.valid ? terminated_json(&c->last) : json_object_make(), "allocatedResources",
+                      json_ref(json_get(c->resources, "requests")), "resources", json_ref(c->resources));
 }
 
 const char *pod_phase(const struct pod_state *s)
@@ -159,6 +160,7 @@ struct json *pod_status_patch(const struct json *pod, const struct pod_state *s,
 
     set_or_remove(status, old, "reason", s->reason);
     set_or_remove(status, old, "message", s->message);
+    set_or_remove(status, old, "resize", s->resize);
     if (!changes(old, status)) {
         json_unref(status);
         return NULL;

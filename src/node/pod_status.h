@@ -30,6 +30,7 @@ struct container_record {
     struct container_exit last; /* the run before */
     char *id;                   /* "holt://...": of the current or latest run; NULL = none yet */
     char *image_id;             /* NULL = not known yet */
+    struct json *resources;     /* in force; NULL = none, or not known */
     /* Where the log's current file begins. */
     uint64_t log_base[GUEST_STREAM_COUNT];
 };
@@ -46,6 +47,7 @@ struct pod_state {
     bool sandbox;           /* namespaces exist: PodReadyToStartContainers */
     char *sandbox_id;       /* of the backend; NULL = there is none */
     int stop_signal;        /* of the image that runs; 0 = SIGTERM */
+    const char *resize;     /* "Infeasible", or NULL; not kept */
     uint32_t uid_base;      /* the Pod's range of user ids; 0 = none yet */
 };
 void pod_state_init(struct pod_state *s, size_t container_count);

@@ -94,6 +94,8 @@ static int read_v1(const char *id, struct native_usage *ret, struct error *err)
     if (r == 0 && memory >= 0)
         r = read_number(memory, "memory.usage_in_bytes", &ret->memory_now_bytes, err);
     if (r == 0 && memory >= 0)
+        r = read_keyed(memory, "memory.stat", "total_inactive_file", &ret->memory_cache_bytes, err);
+    if (r == 0 && memory >= 0)
         r = read_keyed(memory, "memory.oom_control", "oom_kill", &ret->oom_kills, err);
     if (r == 0 && cpuacct >= 0)
         r = read_number(cpuacct, "cpuacct.usage", &ret->cpu_usec, err);
@@ -120,6 +122,8 @@ static int usage_v2(const char *id, struct native_usage *ret, struct error *err)
         return dir;
 
     int r = absent_is_zero(read_number(dir, "memory.current", &ret->memory_now_bytes, &local), &local);
+    if (r == 0)
+        r = absent_is_zero(read_keyed(dir, "memory.stat", "inactive_file", &ret->memory_cache_bytes, &local), &local);
     if (r == 0)
         r = absent_is_zero(read_number(dir, "memory.peak", &ret->memory_peak_bytes, &local), &local);
     if (r == 0)

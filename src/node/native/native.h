@@ -102,6 +102,7 @@ int native_spawn(const struct native_spec *spec, struct native_sandbox *ret, str
 struct native_usage {
     uint64_t memory_peak_bytes;
     uint64_t memory_now_bytes;
+    uint64_t memory_cache_bytes; /* of these: files that are not in use and given up when memory is short */
     uint64_t cpu_usec;
     uint64_t oom_kills;
     uint64_t pids_now;
