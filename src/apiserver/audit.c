@@ -405,9 +405,14 @@ void audit_request(struct audit_record *r, const struct json *body)
         json_write(body, &r->request);
 }
 
+bool audit_wants_response(const struct audit_record *r)
+{
+    return r && r->decision.level >= AUDIT_REQUEST_RESPONSE;
+}
+
 void audit_response(struct audit_record *r, const char *text, size_t len)
 {
-    if (!r || r->decision.level < AUDIT_REQUEST_RESPONSE)
+    if (!audit_wants_response(r))
         return;
     /* Parsed even when it is taken as it is: a line of the log is JSON whatever the answer was. */
     _cleanup_json_ struct json *v = json_parse(text, len, NULL);

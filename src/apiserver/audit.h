@@ -41,6 +41,8 @@ void audit_impersonated(struct audit_record *r, const struct user_info *user);
 /* Why it was allowed or not: annotations authorization.k8s.io/decision and reason. reason may be NULL. */
 void audit_decision(struct audit_record *r, bool allowed, const char *reason);
 void audit_request(struct audit_record *r, const struct json *body);
+/* Whether audit_response() would record anything. */
+bool audit_wants_response(const struct audit_record *r);
 /* The body of the answer as it is sent; what is not JSON is left out. */
 void audit_response(struct audit_record *r, const char *text, size_t len);
 /* The Status of a failure. */

@@ -1,5 +1,6 @@
 #include "apiserver/exchange.h"
 
+#include "apiserver/list_answer.h"
 #include "apiserver/options.h"
 #include "apiserver/proto.h"
 #include "base/memory.h"
@@ -33,6 +34,12 @@ static void exchange_free(struct exchange *x)
 
 void exchange_forget(struct exchange *x)
 {
+    exchange_free(x);
+}
+
+void exchange_drop(struct exchange *x)
+{
+    http_end(x->req);
     exchange_free(x);
 }
 
@@ -197,61 +204,6 @@ void answer_status(struct http_request *req, struct json *status)
     send(req, code, text.data, text.len);
 }
 
-static void write_list_metadata(const struct api_result *r, struct strbuf *out)
-{
-    strbuf_addf(out, "{\"resourceVersion\":\"%" PRId64 "\"", r->list_revision);
-    if (r->continue_token)
-        strbuf_addf(out, ",\"continue\":\"%s\"", r->continue_token);
-    if (r->continue_token && r->remaining >= 0)
-        strbuf_addf(out, ",\"remainingItemCount\":%" PRId64, r->remaining);
-    strbuf_addc(out, '}');
-}
-
-static void write_item(const struct exchange *x, struct stored *item, const struct table *table, bool first,
-                       struct strbuf *out)
-{
-    const struct resource *r = x->call.resource;
-    _cleanup_json_ struct json *shown = object_shown(r, item->value);
-
-    if (table) {
-        table_row(table, shown, first, out);
-        return;
-    }
-    if (!first)
-        strbuf_addc(out, ',');
-    if (x->form == FORM_METADATA)
-        partial_write(shown, out);
-    else if (shown == item->value)
-        stored_write(item, out);
-    else
-        json_write(shown, out);
-}
-
-static void write_list(const struct exchange *x, struct strbuf *out)
-{
-    const struct api_result *r = &x->call.result;
-    const struct resource *resource = x->call.resource;
-    _cleanup_(strbuf_free) struct strbuf metadata = {0};
-    _cleanup_(table_free_p) struct table *table = NULL;
-
-    write_list_metadata(r, &metadata);
-    if (x->form == FORM_TABLE) {
-        table = table_new(resource, x->include, clock_now(x->call.server->clock));
-        table_begin(table, metadata.data, true, out);
-    } else if (x->form == FORM_METADATA) {
-        strbuf_addf(out,
-                    "{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":%s,"
-                    "\"items\":[",
-                    metadata.data);
-    } else {
-        strbuf_addf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s\",\"metadata\":%s,\"items\":[", resource->list_kind,
-                    resource->api_version, metadata.data);
-    }
-    for (size_t i = 0; i < r->item_count; i++)
-        write_item(x, r->items[i], table, i == 0, out);
-    strbuf_adds(out, "]}\n");
-}
-
 static void write_object(const struct exchange *x, struct strbuf *out)
 {
     const struct api_result *r = &x->call.result;
@@ -292,11 +244,15 @@ static void answer_now(struct exchange *x)
         audit_status(x->audit, r->object);
         answer_status(x->req, take_ptr(x->call.result.object));
     } else {
+        http_add_header(x->req, "Cache-Control", "no-cache, private");
+        if (r->list_revision > 0 && list_is_long(x)) {
+            list_answer(x);
+            return;
+        }
         if (r->list_revision > 0)
-            write_list(x, &text);
+            list_write(x, &text);
         else
             write_object(x, &text);
-        http_add_header(x->req, "Cache-Control", "no-cache, private");
         audit_response(x->audit, text.data, text.len);
         send(x->req, r->code, text.data, text.len);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apiserver/audit.h"
+#include "apiserver/fair_queue.h"
 #include "apiserver/negotiate.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/table.h"
@@ -18,6 +19,7 @@ struct exchange {
     enum answer_form form;
     enum table_object include;
     bool stream_type;
+    struct fair_item waiting;
 };
 
 /* Takes req. */
@@ -30,6 +32,8 @@ int exchange_read_options(struct exchange *x);
 void exchange_answer(struct exchange *x);
 /* Answers with a Status (taken) and frees x. */
 void exchange_refuse(struct exchange *x, struct json *status);
+/* Frees x and its request, whose client is gone. */
+void exchange_drop(struct exchange *x);
 /* Frees x, whose request has been taken over by somebody else. */
 void exchange_forget(struct exchange *x);
 

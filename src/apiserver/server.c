@@ -3,6 +3,7 @@
 #include "apiserver/authz.h"
 #include "apiserver/event_expiry.h"
 #include "apiserver/exchange.h"
+#include "apiserver/fair_queue.h"
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
@@ -83,6 +84,8 @@ static void handle_resource(struct exchange *x)
         if (i->verb == VERB_WATCH && watch_start(&x->call, x->req, x->form, x->include, x->stream_type) == 0) {
             audit_started(x->audit, 200);
             exchange_forget(x);
+            if (s->draining)
+                watch_stop_all(s);
             return;
         }
         if (i->verb != VERB_WATCH)
@@ -110,6 +113,19 @@ static struct json *refuse_impersonation(const struct user_info *user, const cha
     const struct api_subject s = {.group = "", .plural = "users", .name = name};
 
     return status_forbidden(&s, text, NULL);
+}
+
+/* Its turn has come. */
+static void handle(void *arg UNUSED, struct fair_item *item)
+{
+    struct exchange *x = container_of(item, struct exchange, waiting);
+
+    if (http_is_closed(x->req))
+        exchange_drop(x);
+    else if (x->info.is_resource)
+        handle_resource(x);
+    else
+        handle_static(x);
 }
 
 void apiserver_handle(void *arg, struct http_request *req)
@@ -143,10 +159,8 @@ void apiserver_handle(void *arg, struct http_request *req)
                                           "the server does not allow this method on the "
                                           "requested resource",
                                           json_object_make()));
-    else if (x->info.is_resource)
-        handle_resource(x);
     else
-        handle_static(x);
+        fair_queue_push(s->queue, x->user->name, &x->waiting);
 }
 
 /* --- start --- */
@@ -244,6 +258,7 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     s->clock = o->clock ? o->clock : &clock_system;
     s->node_name = o->node_name ? xstrdup(o->node_name) : NULL;
     s->authenticator = authenticator_new();
+    s->queue = fair_queue_new(o->base, handle, s);
     s->resources = resource_table_new(err);
     if (s->resources) {
         s->schemas = object_schemas_new(s->resources);
@@ -262,10 +277,17 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     return s;
 }
 
+void apiserver_drain(struct apiserver *s)
+{
+    s->draining = true;
+    watch_stop_all(s);
+}
+
 void apiserver_free(struct apiserver *s)
 {
     if (!s)
         return;
+    fair_queue_free(s->queue);
     watch_stop_all(s);
     gc_free(s->gc);
     quotas_free(s->quotas);

@@ -27,6 +27,8 @@ struct apiserver_options {
 
 /* Opens the store, serves what is defined there, and makes the namespaces every cluster has. */
 struct apiserver *apiserver_new(const struct apiserver_options *options, struct error *err);
+/* The end is near: watches end, and new ones do too as soon as they have begun. Other requests are answered as ever. */
+void apiserver_drain(struct apiserver *s);
 /* Ends watches, writes what is pending, closes the store. Requests in flight are answered. */
 void apiserver_free(struct apiserver *s);
 

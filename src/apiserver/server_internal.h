@@ -28,6 +28,7 @@ struct event_expiry;
 struct service_addresses;
 struct quotas;
 struct static_paths;
+struct fair_queue;
 
 struct apiserver {
     struct event_base *base;
@@ -39,6 +40,7 @@ struct apiserver {
     struct authenticator *authenticator;
     struct static_paths *paths;
     struct audit *audit; /* NULL = none */
+    struct fair_queue *queue; /* requests whose user is known */
     char *node_name;     /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;
@@ -47,6 +49,7 @@ struct apiserver {
     struct terminations *terminations;
     struct quotas *quotas;
     struct watch_stream *streams_open; /* watches of HTTP clients */
+    bool draining;
 };
 
 enum field_validation { FIELDS_WARN, FIELDS_STRICT, FIELDS_IGNORE };

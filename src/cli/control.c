@@ -23,6 +23,8 @@
 
 #define PEM_MAX_BYTES 65536
 #define BACKLOG 1024
+/* Requests in work when the process is told to end may take so long; streams (logs, terminals) are cut then. */
+#define DRAIN_SECONDS 3
 
 struct control_options {
     const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *token_file, *keys_dir,
@@ -34,7 +36,7 @@ struct control_options {
 
 struct control {
     struct event_base *base;
-    struct event *term, *interrupt;
+    struct event *term, *interrupt, *overdue;
     struct ssl_ctx_st *tls;
     struct apiserver *server;
     struct kube *kube;
@@ -44,9 +46,32 @@ struct control {
     struct http_server *http;
 };
 
-static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *base)
+static void on_ended(void *base)
 {
     (void)event_base_loopbreak(base);
+}
+
+static void on_overdue(evutil_socket_t fd UNUSED, short what UNUSED, void *base)
+{
+    on_ended(base);
+}
+
+/* Answers what has been asked, then ends: soon, or at once when told a second time. */
+static void on_stop(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct control *c = arg;
+
+    if (!c->http || c->overdue) {
+        on_ended(c->base);
+        return;
+    }
+    c->overdue = evtimer_new(c->base, on_overdue, c->base);
+    if (!c->overdue || evtimer_add(c->overdue, &(struct timeval){.tv_sec = DRAIN_SECONDS}) < 0) {
+        on_ended(c->base);
+        return;
+    }
+    apiserver_drain(c->server);
+    http_server_drain(c->http, on_ended, c->base);
 }
 
 /* "ADDR:PORT" or "[ADDR]:PORT". */
@@ -185,6 +210,8 @@ static void stop(struct control *c)
         event_free(c->term);
     if (c->interrupt)
         event_free(c->interrupt);
+    if (c->overdue)
+        event_free(c->overdue);
     if (c->base)
         event_base_free(c->base);
 }
@@ -220,8 +247,8 @@ int cmd_control(int argc, char **argv)
         return fail(EXIT_USAGE, &err);
     log_setup("control", LOG_LEVEL_INFO);
     c.base = event_base_new();
-    c.term = c.base ? evsignal_new(c.base, SIGTERM, on_stop, c.base) : NULL;
-    c.interrupt = c.base ? evsignal_new(c.base, SIGINT, on_stop, c.base) : NULL;
+    c.term = c.base ? evsignal_new(c.base, SIGTERM, on_stop, &c) : NULL;
+    c.interrupt = c.base ? evsignal_new(c.base, SIGINT, on_stop, &c) : NULL;
     if (!c.term || !c.interrupt || evsignal_add(c.term, NULL) < 0 || evsignal_add(c.interrupt, NULL) < 0)
         return failf(EXIT_HOLT_FAILED, "control: cannot make the event loop");
     (void)signal(SIGPIPE, SIG_IGN);

@@ -235,15 +235,15 @@ void http2_written(struct http2_conn *h)
     pump(h);
 }
 
-/* A stream whose client has not taken a byte of its complete answer for so long is ended. */
+/* A stream whose client has not taken a byte of what waits for it for so long is ended. */
 static void sweep_stream(struct http2_stream *st, int64_t now)
 {
     const struct http_server_options *o = &st->h->c->server->options;
     size_t out = st->out ? evbuffer_get_length(st->out) : 0;
 
-    if (!out || out != st->out_swept || !st->ended)
+    if (!out || st->taken)
         st->stuck_ns = now;
-    st->out_swept = out;
+    st->taken = false;
     if ((st->deadline_ns && now >= st->deadline_ns) || now - st->stuck_ns >= o->idle_timeout_ms * NSEC_PER_MSEC)
         http2_reset(st, NGHTTP2_CANCEL);
 }

@@ -58,6 +58,7 @@ static ssize_t read_out(nghttp2_session *session UNUSED, int32_t id UNUSED, uint
     bool empty = !st->out || evbuffer_get_length(st->out) == 0;
 
     h->out_bytes -= n > 0 ? (size_t)n : 0;
+    st->taken |= n > 0;
     if (empty && st->ended) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     } else if (n <= 0) {

@@ -29,8 +29,8 @@ struct http2_stream {
     size_t head_bytes, body_bytes;
     int64_t deadline_ns; /* for the whole request; 0 = it is here */
     struct evbuffer *out;
-    size_t out_swept; /* of out, at the last sweep that saw progress */
     int64_t stuck_ns; /* since when the client takes nothing; 0 = it does */
+    bool taken;       /* some of out, since the last sweep */
     bool ready;       /* the request is whole */
     bool handled;     /* its handler has been called */
     bool refused;     /* answered before its end; what still comes is dropped */

@@ -30,6 +30,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     struct http2_stream *st = xcalloc(1, sizeof(*st));
 
     st->h = h;
+    st->taken = true;
     st->id = frame->hd.stream_id;
     st->head.minor = 1; /* means what it does with HTTP/1.1 */
     st->next = h->streams;

@@ -331,15 +331,17 @@ static void sweep_conn(struct http_conn *c, int64_t now)
     size_t pending = evbuffer_get_length(bufferevent_get_output(c->bev));
     bool answering = c->state == CONN_HEAD || c->state == CONN_CLOSING;
 
-    if (!pending || pending > c->pending || c->pending - pending >= OUTPUT_MIN_BYTES) {
-        c->pending = pending;
+    if (!pending || pending + OUTPUT_MIN_BYTES <= c->pending) {
         c->taken_ns = now;
         if (pending && c->scanned == 0 && answering)
             c->deadline_ns = deadline_in(o->idle_timeout_ms);
     }
-    bool late = c->deadline_ns && now >= c->deadline_ns;
+    if (c->taken_ns == now || pending > c->pending)
+        c->pending = pending;
+    bool late = (c->deadline_ns && now >= c->deadline_ns) ||
+                (pending && now - c->taken_ns >= o->idle_timeout_ms * NSEC_PER_MSEC);
     if (!late && c->state == CONN_HTTP2)
-        late = http2_sweep(c->h2, now) || (pending && now - c->taken_ns >= o->idle_timeout_ms * NSEC_PER_MSEC);
+        late = http2_sweep(c->h2, now);
     if (late)
         http_conn_close(c);
 }
@@ -355,6 +357,7 @@ static void report_drained(struct http_server *s)
 void http_conn_begin(struct http_conn *c)
 {
     c->deadline_ns = deadline_in(c->server->options.head_timeout_ms);
+    c->taken_ns = time_monotonic_ns();
     bufferevent_setwatermark(c->bev, EV_READ, 0, input_max(c->server));
     bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
     (void)bufferevent_enable(c->bev, EV_READ | EV_WRITE);

@@ -35,7 +35,7 @@ struct http_conn {
     struct bufferevent *bev;
     enum conn_state state;
     int64_t deadline_ns; /* 0 = none */
-    size_t pending;      /* output when the client last was seen to take enough of it */
+    size_t pending;      /* output when the client last was seen to take enough of it, or more that has come since */
     int64_t taken_ns;    /* when that was */
     size_t scanned;
     struct http2_conn *h2; /* NULL: HTTP/1.1 */

@@ -1,0 +1,21 @@
+/*
+ * Requests that wait for their turn, fairly: each turn of the loop takes one of each user in rotation, and no more than
+ * is worth a fraction of a millisecond. A user with a thousand connections delays the others by no more than a user
+ * with one; and since a client sends its next request when it has an answer, what the loop reads and writes on one turn
+ * is bounded along with it.
+ */
+#pragma once
+
+struct event_base;
+struct fair_queue;
+
+/* Part of what waits. */
+struct fair_item {
+    struct fair_item *next;
+};
+
+struct fair_queue *fair_queue_new(struct event_base *base, void (*run)(void *arg, struct fair_item *item), void *arg);
+/* Runs everything that waits, then frees. NULL is fine. */
+void fair_queue_free(struct fair_queue *q);
+/* run is called with it on this turn of the loop or a later one, never from here. */
+void fair_queue_push(struct fair_queue *q, const char *user, struct fair_item *item);
