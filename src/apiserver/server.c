@@ -5,6 +5,7 @@
 #include "apiserver/exchange.h"
 #include "apiserver/fair_queue.h"
 #include "apiserver/gc.h"
+#include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/quota.h"
@@ -77,6 +78,10 @@ static void handle_resource(struct exchange *x)
     x->call.subresource = i->subresource;
     if (pod_streams_wants(&x->call)) {
         pod_streams_handle(x);
+        return;
+    }
+    if (metrics_wants(&x->call)) {
+        metrics_handle(x);
         return;
     }
     if (exchange_read_options(x) == 0 && exchange_read_body(x) == 0) {

@@ -50,8 +50,12 @@ struct gateway *gateway_new(struct event_base *base, struct informer *pods, cons
     g->pods = pods;
     g->data_dir = xstrdup(data_dir);
     g->run_dir = xstrdup(run_dir);
-    g->backend = (struct stream_backend){
-        .arg = g, .exec = gateway_exec, .attach = gateway_attach, .log = gateway_log, .port_forward = port_forward};
+    g->backend = (struct stream_backend){.arg = g,
+                                         .usage = gateway_usage,
+                                         .exec = gateway_exec,
+                                         .attach = gateway_attach,
+                                         .log = gateway_log,
+                                         .port_forward = port_forward};
     informer_subscribe(pods, on_pod, g);
     return g;
 }
@@ -61,6 +65,7 @@ void gateway_free(struct gateway *g)
     if (!g)
         return;
     gateway_logs_free(g);
+    gateway_usage_free(g);
     free(g->data_dir);
     free(g->run_dir);
     free(g);

@@ -3,7 +3,9 @@
 
 #include "gateway/gateway.h"
 
+struct http_client;
 struct log_session;
+struct usage_question;
 
 struct gateway {
     struct event_base *base;
@@ -11,6 +13,8 @@ struct gateway {
     char *data_dir, *run_dir;
     struct stream_backend backend;
     struct log_session *logs; /* those that follow */
+    struct http_client *node; /* its socket; NULL until it is needed */
+    struct usage_question *questions;
 };
 
 /* A connection to the Pod's guest; a failure says what the client should hear. */
@@ -25,3 +29,7 @@ void gateway_log(void *arg, const struct stream_target *target, struct http_requ
 /* The Pod changed: its followers may have come to their end. */
 void gateway_logs_changed(struct gateway *g, const struct json *pod, bool gone);
 void gateway_logs_free(struct gateway *g);
+
+/* usage.c */
+void gateway_usage(void *arg, usage_done done, void *done_arg);
+void gateway_usage_free(struct gateway *g);

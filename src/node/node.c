@@ -10,6 +10,7 @@
 #include "node/blank.h"
 #include "node/claims.h"
 #include "node/pod.h"
+#include "node/usage.h"
 #include "sandbox/paths.h"
 
 #include <dirent.h>
@@ -276,6 +277,9 @@ static int start(struct node *n, struct error *err)
     if (r < 0)
         return r;
     n->claims = claims_new(n);
+    n->usage = usage_server_new(n, err);
+    if (!n->usage)
+        return -err->code;
     _cleanup_free_ char *selector = xasprintf("spec.nodeName=%s", n->options.name);
     n->pod_watch = kube_watch_start(n->kube, &KUBE_PODS, NULL, NULL, selector, &pod_callbacks, n);
     return 0;
@@ -307,6 +311,7 @@ void node_free(struct node *n)
         kube_watch_stop(n->pod_watch);
     detach_all(n);
     hashmap_free(&n->pods, NULL);
+    usage_server_free(n->usage);
     claims_free(n->claims);
     node_object_stop(n);
     struct event *events[] = {n->child_event, n->images_event, n->sweep_timer, n->storage_timer};

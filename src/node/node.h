@@ -26,6 +26,7 @@ struct event_base;
 struct event;
 struct blanks;
 struct claims;
+struct usage_server;
 
 struct node_options {
     const char *name;
@@ -57,6 +58,7 @@ struct node {
     struct kube_watch *pod_watch;
     struct claims *claims;
     struct blanks *blanks;
+    struct usage_server *usage;
     bool pods_known; /* the first list of Pods has been seen */
     bool registered; /* the Node object is there */
     bool ready, stopping;

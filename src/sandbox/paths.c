@@ -22,6 +22,11 @@ char *path_pod_run(const char *run_dir, const char *uid)
     return xasprintf("%s/pods/%s", run_dir, uid);
 }
 
+char *path_node_socket(const char *run_dir)
+{
+    return xasprintf("%s/node.sock", run_dir);
+}
+
 char *path_guest_socket(const char *run_dir, const char *uid)
 {
     return xasprintf("%s/pods/%s/guest.sock", run_dir, uid);

@@ -5,6 +5,7 @@
  * Two roots. The run directory R is memory of the running system and need not survive a reboot; the data directory D
  * does.
  *
+ *     R/node.sock               the node tells here what Pods use (node/usage.h)
  *     R/pods/<uid>/guest.sock   the guest listens here: one connection per operation (wire/guest_client.h)
  *     R/pods/<uid>/state.json   identity, sandbox, restart count, last exit, pod IP, log offsets (atomically written)
  *     R/pods/<uid>/begun        the sandbox that was told to run its process: it may have run
@@ -41,6 +42,7 @@ bool path_component_ok(const char *s);
 
 /* All of these are malloc'd; the parts must be path_component_ok. */
 char *path_pod_run(const char *run_dir, const char *uid);
+char *path_node_socket(const char *run_dir);
 char *path_guest_socket(const char *run_dir, const char *uid);
 char *path_pod_data(const char *data_dir, const char *uid);
 char *path_pod_logs(const char *data_dir, const char *ns, const char *pod, const char *uid);

@@ -122,3 +122,37 @@ def test_describe_node_tells_what_is_allocated(up):
     text = up.kubectl("describe", "node", node)
     for part in ("Capacity:", "Allocatable:", "Non-terminated Pods:", "Allocated resources:", "500m ("):
         assert part in text, text
+
+
+def top(up, *args):
+    """kubectl top, as rows by name: (milli cores, Mi)."""
+    lines = up.kubectl("top", *args, "--no-headers").splitlines()
+    return {w[0]: (int(w[1].rstrip("m")), int(w[2].rstrip("Mi"))) for w in map(str.split, lines)}
+
+
+def test_top(up):
+    start(up, pod("busy", "while :; do :; done", limits={"cpu": "200m"}), pod("idle"),
+          pod("big", "x=$(head -c 50000000 /dev/zero | tr '\\0' x); echo full; sleep 1000"))
+    wait_until(lambda: "full" in up.kubectl("logs", "big"), what="the memory to be used")
+    rows = top(up, "pods")
+    assert set(rows) == {"busy", "idle", "big"}
+    wait_until(lambda: 100 <= top(up, "pod", "busy")["busy"][0] <= 260, what="a fifth of a core")
+    assert rows["idle"][0] < 50 and rows["big"][1] >= 48 > rows["idle"][1]
+    assert set(top(up, "pods", "-l", "app=idle")) == {"idle"}
+    assert "main" in up.kubectl("top", "pod", "busy", "--containers")
+    node = up.items("nodes")[0]["metadata"]["name"]
+    lines = up.kubectl("top", "nodes").splitlines()
+    assert lines[0].split()[0] == "NAME" and lines[1].split()[0] == node and lines[1].split()[4].endswith("%")
+    status, found = up.api("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/busy")
+    assert status == 200 and found["kind"] == "PodMetrics" and found["window"].endswith("s")
+    assert found["containers"][0]["usage"]["cpu"].endswith("n") and found["timestamp"].endswith("Z")
+    status, found = up.api("GET", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
+    assert status == 404, found
+    # The names are still those of the core group.
+    assert up.get("pod", "busy")["apiVersion"] == "v1"
+    assert up.kubectl("get", "pods", "-o", "name").splitlines()[0] == "pod/big"
+
+
+def test_top_without_a_node(plane):
+    error = plane.kubectl("top", "nodes", ok=False)
+    assert "the node cannot be asked what is used" in error
