@@ -21,7 +21,8 @@ bool quota_counts(const char *name, const char *group, const char *plural);
 struct quantity quota_use(const char *name, const char *group, const char *plural, const struct json *object);
 /* Whether an object is within the scopes of a quota's spec. */
 bool quota_in_scope(const struct json *quota_spec, const char *group, const char *plural, const struct json *object);
-/* What the containers of a pod must say because a quota counts it: "limits.cpu for: main", or NULL. The caller frees. */
+/* What the containers of a pod must say because a quota counts it: "limits.cpu for: main", or NULL. The caller frees.
+ */
 char *quota_missing(const struct json *hard, const struct json *pod_spec);
 /* What is wrong with the name of a bounded resource, or NULL. */
 const char *quota_name_problem(const char *name);

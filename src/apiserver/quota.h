@@ -1,7 +1,7 @@
 /*
  * ResourceQuotas. What is in use is counted from the objects themselves and then kept up with every change of one, so
- * it cannot drift: after a start, and after the store has rolled back, it is counted anew. status.used is written at the
- * end of the turn of the loop in which something changed, once for all that came together.
+ * it cannot drift: after a start, and after the store has rolled back, it is counted anew. status.used is written at
+ * the end of the turn of the loop in which something changed, once for all that came together.
  */
 #pragma once
 

@@ -1,6 +1,8 @@
 """What a namespace allows, through unmodified kubectl: quotas, limit ranges, disruption budgets."""
 import concurrent.futures
 import json
+import os
+import subprocess
 
 import pytest
 
@@ -123,6 +125,73 @@ def test_quota_is_exact_under_concurrency_and_across_kills(plane, namespace):
         create(plane, pod(f"s{there}"))
         there += 1
     assert "exceeded quota" in create(plane, pod("one-more"), ok=False)
+
+
+def test_quota_is_exact_when_the_disk_was_full(plane, namespace):
+    store = plane.dir / "data" / "control"
+    plane.stop()
+    if os.geteuid() != 0 or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", store], stderr=subprocess.DEVNULL).returncode:
+        plane.start()
+        pytest.skip("needs a file system of its own")
+    try:
+        plane.start()
+        plane.kubectl("create", "-f", "-", stdin=json.dumps(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+        quota(plane, "q", {"configmaps": "1000"})
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        full = {"metadata": {"generateName": "m-"}, "data": {"k": "x" * 100000}}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            codes = list(pool.map(lambda _: plane.open("POST", path, full).status, range(120)))
+        assert codes.count(507) > 0
+        subprocess.run(["mount", "-o", "remount,size=64m", store], check=True)
+        small = {"metadata": {"name": "later"}}
+        plane.wait_until(lambda: plane.open("POST", path, small).status in (201, 409), 8)
+        there = len(json.loads(plane.open("GET", path).read())["items"])
+        assert there >= codes.count(201) + 1
+        plane.wait_until(lambda: used(plane, "q") == {"configmaps": str(there)}, 12)
+    finally:
+        plane.stop()
+        subprocess.run(["umount", store], check=True)
+        plane.start()
+
+
+def test_status_of_a_quota_is_the_servers(plane, namespace):
+    quota(plane, "q", {"configmaps": "5"})
+    create(plane, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}})
+    plane.kubectl("patch", "quota", "q", "--subresource=status", "--type=merge", "-p",
+                  '{"status":{"used":{"configmaps":"0"}}}')
+    plane.wait_until(lambda: used(plane, "q") == {"configmaps": "1"})
+    plane.kubectl("patch", "quota", "q", "--type=json", "-p",
+                  '[{"op":"replace","path":"/spec/hard","value":{"secrets":"3"}}]')
+    plane.wait_until(lambda: plane.get("quota", "q")["status"] == {"hard": {"secrets": "3"}, "used": {"secrets": "0"}})
+
+
+def test_resize_is_bound_by_quota_and_limits(plane, namespace):
+    quota(plane, "q", {"requests.cpu": "1"})
+    limits(plane, {"type": "Container", "max": {"memory": "1Gi"}, "default": {"memory": "512Mi"}})
+    create(plane, pod("a", **needs("400m", "100Mi")))
+
+    def resize(resources, ok=True):
+        body = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+        return plane.kubectl("patch", "pod", "a", "--subresource=resize", "-p", json.dumps(body), ok=ok)
+
+    error = resize({"requests": {"cpu": "1100m"}}, ok=False)
+    assert "exceeded quota: q, requested: requests.cpu=700m, used: requests.cpu=400m, limited: requests.cpu=1" in error
+    assert "maximum memory usage per Container is 1Gi, but limit is 2Gi" in resize(
+        {"limits": {"memory": "2Gi"}}, ok=False)
+    resize({"requests": {"cpu": "900m"}})
+    plane.wait_until(lambda: used(plane, "q") == {"requests.cpu": "900m"})
+
+
+def test_sandbox_waits_for_a_limit_range(plane, namespace):
+    limits(plane, {"type": "Pod", "max": {"memory": "64Mi"}})
+    create(plane, sandbox("s", **needs("100m", "100Mi", {"memory": "100Mi"})))
+    message = 'jsonpath={.status.conditions[?(@.type=="Ready")].message}'
+    plane.wait_until(lambda: "maximum memory usage per Pod is 64Mi, but limit is 100Mi" in plane.kubectl(
+        "get", "sandbox", "s", "-o", message))
+    plane.kubectl("delete", "limits", "l")
+    plane.wait_until(lambda: plane.get("pods")["items"], seconds=3)
 
 
 def test_sandbox_waits_for_quota(plane, namespace):

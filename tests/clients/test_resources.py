@@ -2,7 +2,7 @@
 import json
 import pathlib
 
-from instance import wait_until
+from instance import sandbox, wait_until
 
 MI = 1 << 20
 
@@ -114,6 +114,19 @@ def test_drain_respects_budgets_and_ends(up):
     finally:
         up.kubectl("uncordon", node)
         up.kubectl("delete", "pdb", "--all")
+
+
+def test_sandbox_outlives_a_drain(up):
+    up.ready_sandbox(sandbox("s", "sleep", "1000"))
+    before = up.get("pod", "s")["metadata"]["uid"]
+    node = up.items("nodes")[0]["metadata"]["name"]
+    try:
+        assert "drained" in up.kubectl("drain", node, "--force", "--ignore-daemonsets", "--delete-emptydir-data",
+                                       "--timeout=60s")
+    finally:
+        up.kubectl("uncordon", node)
+    up.wait_for("sandbox/s", "condition=Ready")
+    assert up.get("pod", "s")["metadata"]["uid"] != before
 
 
 def test_describe_node_tells_what_is_allocated(up):

@@ -92,7 +92,7 @@ struct fake {
     struct event_base *base;
     struct fake_watch *watches;
     int64_t revision;
-    int creates, fail_next;
+    int creates, fail_next, fail_code;
 };
 
 struct fake_watch {
@@ -134,7 +134,7 @@ static void fake_answer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     _cleanup_error_ struct error err = ERROR_INIT;
 
     if (call->fail) {
-        (void)error_set(&err, EIO, "made to fail");
+        (void)error_set(&err, call->fake->fail_code ? call->fake->fail_code : EIO, "made to fail");
         call->done(call->arg, 500, NULL, &err);
         json_unref(call->object);
         free(call);
@@ -269,6 +269,41 @@ static void test_runner(void **state UNUSED)
     event_base_free(f.base);
 }
 
+static int told;
+
+static void refused_for_good(const struct world *w UNUSED, const char *ns UNUSED, const char *name UNUSED,
+                             const struct error *err, struct plan *plan)
+{
+    assert_int_equal(err->code, EACCES);
+    told++;
+    plan->permanent = true;
+}
+
+/* What is forbidden until something changes is not tried again and again. */
+static void test_runner_waits_for_a_change(void **state UNUSED)
+{
+    struct controller patient = one_pod;
+    struct fake f = {.kube = {&fake_ops}, .base = event_base_new(), .fail_code = EACCES};
+    struct runner *r = runner_new(f.base, &f.kube, &clock_system);
+
+    patient.refused = refused_for_good;
+    runner_add(r, &patient);
+    runner_start(r);
+    for (struct fake_watch *w = f.watches; w; w = w->next)
+        w->cb->synced(w->arg, f.revision);
+    reconciles = 0;
+    f.fail_next = 1;
+    publish_sandbox(&f, "c");
+    run_ms(&f, 200); /* the first back-off takes 5 ms */
+    assert_int_equal(told, 1);
+    assert_int_equal(reconciles, 1);
+    publish_sandbox(&f, "c");
+    run_ms(&f, 50);
+    assert_int_equal(f.creates, 1);
+    runner_free(r);
+    event_base_free(f.base);
+}
+
 static void test_quantities(void **state UNUSED)
 {
     static const struct {
@@ -314,8 +349,9 @@ static void test_quantities(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_selectors), cmocka_unit_test(test_field_selectors), cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_runner),    cmocka_unit_test(test_quantities),
+        cmocka_unit_test(test_selectors),  cmocka_unit_test(test_field_selectors),
+        cmocka_unit_test(test_conditions), cmocka_unit_test(test_runner),
+        cmocka_unit_test(test_quantities), cmocka_unit_test(test_runner_waits_for_a_change),
     };
     return cmocka_run_group_tests_name("kube", tests, NULL, NULL);
 }

@@ -262,6 +262,42 @@ static void test_refused(void **state UNUSED)
     json_unref(objects);
 }
 
+static struct json *list(const struct world *w UNUSED, const struct kube_resource *r, const char *ns)
+{
+    struct json *found = json_array_make();
+
+    for (size_t i = 0; i < json_size(objects); i++)
+        if (is(json_item(objects, i), r) && streq(object_namespace(json_item(objects, i)), ns))
+            json_push(found, json_ref(json_item(objects, i)));
+    return found;
+}
+
+/* What the namespace forbids is not tried again by the clock: a change of what it allows wakes the Sandbox. */
+static void test_forbidden_waits_for_a_change(void **state UNUSED)
+{
+    struct plan plan = {0};
+    struct world w = {.now_ns = NOW * NSEC_PER_SEC, .get = get, .labelled = labelled, .list = list};
+    _cleanup_json_ struct json *here = parse("{'metadata':{'namespace':'default','name':'q'}}"),
+                               *elsewhere = parse("{'metadata':{'namespace':'other','name':'q'}}");
+    _cleanup_error_ struct error err = ERROR_INIT;
+
+    (void)error_set(&err, EACCES, "pods \"a\" is forbidden: exceeded quota: q");
+    objects = parse("[" SANDBOX("", "", "") "]");
+    assert_null(sandbox_controller.map(&w, &KUBE_QUOTAS, here)); /* it waits for nothing yet */
+    sandbox_controller.refused(&w, "default", "a", &err, &plan);
+    assert_true(plan.permanent);
+    json_set(json_item(objects, 0), "status", json_ref(json_get(plan.ops[0].body, "status")));
+    static const struct kube_resource *const kinds[] = {&KUBE_QUOTAS, &KUBE_LIMIT_RANGES};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        _cleanup_strv_ char **keys = sandbox_controller.map(&w, kinds[i], here);
+        assert_int_equal(strv_len(keys), 1);
+        assert_string_equal(keys[0], "default/a");
+        assert_null(sandbox_controller.map(&w, kinds[i], elsewhere));
+    }
+    plan_free(&plan);
+    json_unref(objects);
+}
+
 /* More than one Pod: what the status says of the Service stays. */
 static void test_multiple_pods_keep_the_service(void **state UNUSED)
 {
@@ -345,9 +381,13 @@ static void test_service_ports(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),         cmocka_unit_test(test_settles),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_multiple_pods_keep_the_service),
-        cmocka_unit_test(test_messages),      cmocka_unit_test(test_pod_metadata),
+        cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_settles),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forbidden_waits_for_a_change),
+        cmocka_unit_test(test_multiple_pods_keep_the_service),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_pod_metadata),
         cmocka_unit_test(test_service_ports),
     };
     return cmocka_run_group_tests_name("sandbox_controller", tests, NULL, NULL);
