@@ -23,6 +23,8 @@
 #define INPUT_HIGH_BYTES (256u << 10)
 /* What a client leaves behind gets SIGHUP, and this much later SIGKILL. */
 #define HANGUP_GRACE_S 2
+/* For the guest's first word. It has nothing to do but answer; one that is stuck must not keep clients for ever. */
+#define ANSWER_S 30
 
 enum channel { CHANNEL_STDIN, CHANNEL_STDOUT, CHANNEL_STDERR, CHANNEL_ERROR, CHANNEL_RESIZE, CHANNEL_CLOSE = 255 };
 
@@ -30,6 +32,7 @@ struct session {
     struct websocket *ws; /* NULL once the client has gone */
     struct guest_client *guest;
     struct event *hangup; /* armed when the client went away from a process it started */
+    struct event *answer; /* armed until the guest has said something */
     bool attach, v5, with_stdin, with_stdout, with_stderr;
     bool started, guest_paused, ws_paused;
 };
@@ -39,6 +42,8 @@ static void session_free(struct session *s)
     guest_client_free(s->guest);
     if (s->hangup)
         event_free(s->hangup);
+    if (s->answer)
+        event_free(s->answer);
     free(s);
 }
 
@@ -91,6 +96,7 @@ static void on_started(void *arg, const char *id UNUSED, uint32_t pid UNUSED)
     struct session *s = arg;
 
     s->started = true;
+    (void)evtimer_del(s->answer);
 }
 
 static void on_output(void *arg, enum guest_stream stream, uint64_t offset UNUSED, const void *data, size_t len)
@@ -141,6 +147,14 @@ static void on_failed(void *arg, const struct error *err)
     } else {
         send_status(s, status_internal("%s", error_text(err)));
     }
+    guest_ended(s);
+}
+
+static void on_no_answer(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct session *s = arg;
+
+    send_status(s, status_internal("the sandbox has not answered for %d seconds", ANSWER_S));
     guest_ended(s);
 }
 
@@ -302,7 +316,7 @@ static void stream(struct gateway *g, const struct stream_target *target, struct
     int fd = gateway_connect_guest(g, target->pod, &err);
 
     if (fd < 0) {
-        gateway_refuse(req, status_bad_request("%s", error_text(&err)));
+        gateway_refuse_error(req, &err);
         return;
     }
     if (!websocket_requested(req) || !protocol) {
@@ -325,14 +339,17 @@ static void stream(struct gateway *g, const struct stream_target *target, struct
         return;
     }
     s->hangup = evtimer_new(g->base, on_hangup_timeout, s);
-    if (!s->hangup)
+    s->answer = evtimer_new(g->base, on_no_answer, s);
+    if (!s->hangup || !s->answer)
         abort();
     s->guest = begin(s, g, req, fd, &err);
     if (!s->guest) {
         session_free(s);
-        gateway_refuse(req, status_bad_request("%s", error_text(&err)));
+        gateway_refuse_error(req, &err);
         return;
     }
+    struct timeval patience = {.tv_sec = ANSWER_S};
+    (void)evtimer_add(s->answer, &patience);
     s->ws = websocket_accept(req, protocol, MESSAGE_MAX_BYTES, &ws_callbacks, s);
     if (!s->ws) { /* answered already */
         if (!attach)
@@ -405,7 +422,7 @@ static void list_processes(struct gateway *g, const struct stream_target *target
     l->items = json_array_make();
     l->guest = fd >= 0 ? guest_list(g->base, fd, &callbacks, l, &err) : NULL;
     if (!l->guest) {
-        gateway_refuse(req, status_bad_request("%s", error_text(&err)));
+        gateway_refuse_error(req, &err);
         json_unref(l->items);
         free(l);
     }

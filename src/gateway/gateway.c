@@ -15,8 +15,11 @@ int gateway_connect_guest(const struct gateway *g, const struct json *pod, struc
         return error_set(err, EINVAL, "pod %s has no usable uid", object_name(pod));
     _cleanup_free_ char *dir_path = path_pod_run(g->run_dir, object_uid(pod));
     _cleanup_close_ int dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    int fd = dir >= 0 ? unix_connect_at(dir, "guest.sock", NULL) : -1;
+    /* Never waits: a sandbox that accepts no more must not hold up the others. */
+    int fd = dir >= 0 ? unix_connect_nonblock_at(dir, "guest.sock", NULL) : -ENOENT;
 
+    if (fd == -EAGAIN)
+        return error_set(err, EAGAIN, "pod %s does not answer: too many connections wait for it", object_name(pod));
     if (fd < 0)
         return error_set(err, ENOENT, "pod %s is not running on this node", object_name(pod));
     return fd;
@@ -28,6 +31,12 @@ void gateway_refuse(struct http_request *req, struct json *status)
 
     http_respond(req, status_code(status), "application/json", text, strlen(text));
     json_unref(status);
+}
+
+void gateway_refuse_error(struct http_request *req, const struct error *err)
+{
+    gateway_refuse(req, err->code == EAGAIN ? status_failure(503, "ServiceUnavailable", error_text(err), NULL)
+                                            : status_bad_request("%s", error_text(err)));
 }
 
 static void port_forward(void *arg UNUSED, const struct stream_target *target UNUSED, struct http_request *req)

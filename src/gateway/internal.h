@@ -12,7 +12,7 @@ struct gateway {
     struct informer *pods;
     char *data_dir, *run_dir;
     struct stream_backend backend;
-    struct log_session *logs; /* those that follow */
+    struct log_session *logs; /* those not yet at their end */
     struct http_client *node; /* its socket; NULL until it is needed */
     struct usage_question *questions;
 };
@@ -21,6 +21,8 @@ struct gateway {
 int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err);
 /* Answers with a Status object, which is taken. */
 void gateway_refuse(struct http_request *req, struct json *status);
+/* The same with what gateway_connect_guest and the like have to say. */
+void gateway_refuse_error(struct http_request *req, const struct error *err);
 
 /* exec.c, log.c: implementations of struct stream_backend. */
 void gateway_exec(void *arg, const struct stream_target *target, struct http_request *req);

@@ -28,13 +28,17 @@ struct options {
 
 struct log_session {
     struct gateway *gateway;
-    struct log_session *next, **prev; /* while following */
+    struct log_session *next, **prev;
     struct http_request *req;
     struct options options;
     char *uid, *ns, *pod, *container, *dir;
     int64_t restart;
+    int older[LOG_FILES]; /* rotated files still to be read, the oldest last */
+    size_t older_count;
     int fd;                /* the file being read */
-    ino_t inode;           /* to notice that it was rotated away */
+    int current;           /* the newest file; -1 once fd is it */
+    int64_t left;          /* of the newest file, when it is not followed; -1 = all that comes */
+    ino_t inode;           /* of the newest, to notice that it was rotated away */
     struct strbuf partial; /* an incomplete line of the file */
     bool mid_line[2];      /* per stream: the last piece had no newline */
     int notify;
@@ -53,6 +57,10 @@ static void session_free(struct log_session *s)
         event_free(s->notify_event);
     if (s->notify >= 0)
         (void)close(s->notify);
+    while (s->older_count)
+        (void)close(s->older[--s->older_count]);
+    if (s->current >= 0)
+        (void)close(s->current);
     if (s->fd >= 0)
         (void)close(s->fd);
     strbuf_free(&s->partial);
@@ -78,6 +86,7 @@ struct line {
     size_t stamp_len, content_len;
     int stream; /* 0 = stdout, 1 = stderr */
     bool whole; /* ends with a newline */
+    bool mark;  /* tells what was dropped, and belongs to no line of the container */
 };
 
 /* "TIME stream TAGS content"; false for what is no such line. */
@@ -95,6 +104,7 @@ static bool parse_line(const char *text, size_t len, struct line *ret)
                          .stamp_len = (size_t)(a - text),
                          .stream = b - a == 7 && a[4] == 'e',
                          .whole = b[1] == 'F',
+                         .mark = b + 2 < c && b[2] == ':',
                          .content = c < end ? c + 1 : end,
                          .content_len = c < end ? (size_t)(end - c - 1) : 0};
     return true;
@@ -125,6 +135,10 @@ static bool emit(struct log_session *s, const char *text, size_t len)
     if (!parse_line(text, len, &l) || too_old(s, &l))
         return true;
     _cleanup_(strbuf_free) struct strbuf out = {0};
+    if (l.mark && s->mid_line[l.stream]) {
+        strbuf_addc(&out, '\n');
+        s->mid_line[l.stream] = false;
+    }
     if (s->options.timestamps && !s->mid_line[l.stream]) {
         strbuf_add(&out, l.stamp, l.stamp_len);
         strbuf_addc(&out, ' ');
@@ -192,66 +206,113 @@ static char *file_name(const struct log_session *s, int rotation)
                     : xasprintf("%s/%lld.log", s->dir, (long long)s->restart);
 }
 
+static int open_file(const struct log_session *s, int rotation)
+{
+    _cleanup_free_ char *path = file_name(s, rotation);
+
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW); /* one that is not there is left out */
+}
+
+/* The newest file becomes the one being read. */
 static bool open_current(struct log_session *s)
 {
-    _cleanup_free_ char *path = file_name(s, 0);
     struct stat st;
 
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    s->fd = open_file(s, 0);
     if (s->fd < 0 || fstat(s->fd, &st) < 0)
         return false;
     s->inode = st.st_ino;
     return true;
 }
 
-/* Everything that is there now: rotated files, oldest first, then the current one up to its end. */
-static bool send_existing(struct log_session *s)
+static char *read_whole(int fd, size_t *ret_len)
 {
-    char *texts[LOG_FILES] = {0};
-    size_t lens[LOG_FILES] = {0};
-    size_t starts[LOG_FILES] = {0};
-    int64_t left = s->options.tail;
-    bool ok = true;
+    struct strbuf b = {0};
+    ssize_t n = 0;
 
-    if (open_current(s)) {
-        struct strbuf b = {0};
-        for (;;) {
-            strbuf_reserve(&b, READ_CHUNK);
-            ssize_t n = read(s->fd, b.data + b.len, READ_CHUNK);
-            if (n <= 0)
-                break;
-            b.len += (size_t)n;
-        }
-        lens[0] = b.len;
-        texts[0] = strbuf_detach(&b);
-    }
-    for (int i = 1; i < LOG_FILES; i++) {
-        _cleanup_free_ char *path = file_name(s, i);
-        (void)file_read_at(AT_FDCWD, path, 4 * (size_t)LOG_FILE_MAX, &texts[i], &lens[i], NULL); /* may not exist */
-    }
-    for (int i = 0; i < LOG_FILES && s->options.tail >= 0; i++)
-        starts[i] = texts[i] ? tail_start(texts[i], lens[i], &left) : 0;
-    for (int i = LOG_FILES - 1; i >= 0 && ok; i--)
-        if (texts[i])
-            ok = emit_all(s, texts[i] + starts[i], lens[i] - starts[i]);
-    for (int i = 0; i < LOG_FILES; i++)
-        free(texts[i]);
-    return ok;
+    do {
+        strbuf_reserve(&b, READ_CHUNK);
+        n = pread(fd, b.data + b.len, READ_CHUNK, (off_t)b.len);
+        b.len += n > 0 ? (size_t)n : 0;
+    } while (n > 0);
+    *ret_len = b.len;
+    return strbuf_detach(&b);
 }
 
-/* What has been added to the current file. False: the client is gone or behind. */
-static bool send_new(struct log_session *s)
+/* Puts every file where the last `tail` lines begin; those before are dropped. fds: the newest first. */
+static void seek_tail(const struct log_session *s, int *fds)
+{
+    int64_t left = s->options.tail;
+    bool done = false; /* the first line to show begins in a newer file */
+
+    for (size_t i = 0; i < LOG_FILES; i++) {
+        if (fds[i] < 0)
+            continue;
+        size_t len;
+        _cleanup_free_ char *text = done ? NULL : read_whole(fds[i], &len);
+        size_t start = done ? 0 : tail_start(text, len, &left);
+        (void)lseek(fds[i], (off_t)start, done ? SEEK_END : SEEK_SET); /* a regular file */
+        done = done || start > 0;
+    }
+}
+
+/* What is there now: rotated files, the oldest first, then the current one; up to its end when it is not followed. */
+static void open_existing(struct log_session *s)
+{
+    int fds[LOG_FILES];
+    struct stat st;
+
+    for (int i = 0; i < LOG_FILES; i++)
+        fds[i] = open_file(s, i);
+    if (s->options.tail >= 0)
+        seek_tail(s, fds);
+    s->left = -1;
+    s->current = fds[0];
+    if (s->current >= 0 && fstat(s->current, &st) == 0) {
+        s->inode = st.st_ino;
+        if (!s->options.follow)
+            s->left = st.st_size - lseek(s->current, 0, SEEK_CUR);
+    }
+    for (int i = 1; i < LOG_FILES; i++)
+        if (fds[i] >= 0)
+            s->older[s->older_count++] = fds[i];
+}
+
+/* The next file in order becomes the one being read. False: there is none. */
+static bool next_file(struct log_session *s)
+{
+    if (!s->older_count && s->current < 0)
+        return false;
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    if (s->older_count) {
+        s->fd = s->older[--s->older_count];
+    } else {
+        s->fd = s->current;
+        s->current = -1;
+    }
+    return true;
+}
+
+/* As much as the client takes. True: there is nothing more for now; see http_is_closed() for a client that is gone. */
+static bool send_available(struct log_session *s)
 {
     _cleanup_free_ char *buf = xmalloc(READ_CHUNK);
 
-    while (s->fd >= 0 && http_output_pending(s->req) < OUTPUT_HIGH_BYTES) {
-        ssize_t n = read(s->fd, buf, READ_CHUNK);
-        if (n <= 0)
+    while (http_output_pending(s->req) < OUTPUT_HIGH_BYTES) {
+        bool newest = s->current < 0 && !s->older_count;
+        size_t size = newest && s->left >= 0 ? (size_t)MIN(s->left, READ_CHUNK) : READ_CHUNK;
+        ssize_t n = s->fd >= 0 && size ? read(s->fd, buf, size) : 0;
+        if (n <= 0 && !next_file(s))
             return true;
-        if (!emit_all(s, buf, (size_t)n))
-            return false;
+        if (n <= 0)
+            continue;
+        if (newest && s->left >= 0)
+            s->left -= n;
+        if (!emit_all(s, buf, (size_t)n) || s->options.limit == 0)
+            return true;
     }
-    return s->fd < 0;
+    return false;
 }
 
 static bool rotated(const struct log_session *s)
@@ -265,21 +326,17 @@ static bool rotated(const struct log_session *s)
 /* Goes as far as it can; ends the session when there is nothing more to come. */
 static void advance(struct log_session *s)
 {
-    bool caught_up = send_new(s);
+    bool caught_up = send_available(s);
 
-    if (http_is_closed(s->req)) {
-        finish(s);
-        return;
-    }
-    while (caught_up && (s->fd < 0 || rotated(s))) {
+    while (caught_up && s->options.follow && !http_is_closed(s->req) && (s->fd < 0 || rotated(s))) {
         if (s->fd >= 0)
             (void)close(s->fd);
         s->fd = -1;
         if (!open_current(s))
             break;
-        caught_up = send_new(s);
+        caught_up = send_available(s);
     }
-    if (http_is_closed(s->req) || s->options.limit == 0 || (caught_up && s->container_ended))
+    if (http_is_closed(s->req) || s->options.limit == 0 || (caught_up && (!s->options.follow || s->container_ended)))
         finish(s);
 }
 
@@ -344,24 +401,30 @@ void gateway_logs_free(struct gateway *g)
         finish(g->logs);
 }
 
-static void follow(struct log_session *s, const struct json *pod)
+static bool watch_files(struct log_session *s)
+{
+    s->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (s->notify < 0 || inotify_add_watch(s->notify, s->dir, IN_MODIFY | IN_CREATE | IN_MOVED_TO) < 0)
+        return false;
+    s->notify_event = event_new(s->gateway->base, s->notify, EV_READ | EV_PERSIST, on_notify, s);
+    if (!s->notify_event || event_add(s->notify_event, NULL) < 0)
+        abort();
+    return true;
+}
+
+static void begin(struct log_session *s, const struct json *pod)
 {
     struct gateway *g = s->gateway;
 
-    s->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (s->notify < 0 || inotify_add_watch(s->notify, s->dir, IN_MODIFY | IN_CREATE | IN_MOVED_TO) < 0) {
-        finish(s);
-        return;
-    }
-    s->notify_event = event_new(g->base, s->notify, EV_READ | EV_PERSIST, on_notify, s);
-    if (!s->notify_event || event_add(s->notify_event, NULL) < 0)
-        abort();
     s->next = g->logs;
     s->prev = &g->logs;
     if (g->logs)
         g->logs->prev = &s->next;
     g->logs = s;
     http_on_drain(s->req, on_drain, s);
+    if (s->options.follow && !watch_files(s))
+        s->options.follow = false; /* no such directory: nothing was written and nothing will be seen */
+    open_existing(s);
     /* The cache may be ahead of the Pod the request came with. */
     const struct json *now = informer_get(g->pods, s->ns, s->pod);
     s->container_ended = run_over(s, now && streq(object_uid(now), s->uid) ? now : pod);
@@ -460,7 +523,7 @@ void gateway_log(void *arg, const struct stream_target *target, struct http_requ
     s->container = xstrdup(target->container);
     s->dir = path_container_logs(g->data_dir, s->ns, s->pod, s->uid, s->container);
     s->restart = restart;
-    s->fd = s->notify = -1;
+    s->fd = s->current = s->notify = -1;
     if (access(s->dir, R_OK | X_OK) < 0 && errno != ENOENT) { /* none yet is an empty log, one kept from us is not */
         gateway_refuse(req, status_internal("read the log of container \"%s\": %s", s->container, strerror(errno)));
         session_free(s);
@@ -468,8 +531,5 @@ void gateway_log(void *arg, const struct stream_target *target, struct http_requ
     }
     http_start(req, 200, "text/plain");
     http_on_close(req, on_close, s);
-    if (send_existing(s) && options.follow && options.limit != 0)
-        follow(s, pod);
-    else
-        finish(s);
+    begin(s, pod);
 }

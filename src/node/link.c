@@ -137,8 +137,9 @@ struct link *link_attach(struct event_base *base, const char *socket_path, struc
         return NULL;
     struct link *l = link_new(base, log, callbacks, arg);
     l->attached = true;
-    l->client = guest_attach(base, fd, GUEST_MAIN_ID, log_file_offset(log, GUEST_STREAM_STDOUT),
-                             log_file_offset(log, GUEST_STREAM_STDERR), 0, &callbacks_of_guest, l, err);
+    l->client =
+        guest_attach(base, fd, GUEST_MAIN_ID, log_file_offset(log, GUEST_STREAM_STDOUT),
+                     log_file_offset(log, GUEST_STREAM_STDERR), GUEST_FLAG_LOSSLESS, &callbacks_of_guest, l, err);
     if (l->client)
         return l;
     link_free(l);

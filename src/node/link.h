@@ -2,8 +2,9 @@
  * The node's connection to the main process of one running container: starts it or attaches to it again, writes its
  * output to the log, and tells its end. One descriptor while it lives.
  *
- * A container that writes without end is read at LINK_BYTES_PER_SECOND on average: the guest drops the rest, and the
- * log says so; the node's own work comes first.
+ * A container that writes without end is read at LINK_BYTES_PER_SECOND on average and waits when it is faster, as for a
+ * slow terminal; the node's own work comes first. While no node is there the guest drops what it has no room for, and
+ * the log says so.
  */
 #pragma once
 

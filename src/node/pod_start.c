@@ -490,7 +490,8 @@ static int start_process(struct pod *p, const struct start *s, struct error *err
         .gid = process->gid,
         .groups = process->groups,
         .group_count = process->group_count,
-        .flags = GUEST_FLAG_MAIN | (c->tty ? GUEST_FLAG_TTY : 0u) | (c->stdin_open ? GUEST_FLAG_STDIN : 0u),
+        .flags = GUEST_FLAG_MAIN | GUEST_FLAG_LOSSLESS | (c->tty ? GUEST_FLAG_TTY : 0u) |
+                 (c->stdin_open ? GUEST_FLAG_STDIN : 0u),
     };
     _cleanup_free_ char *socket = pod_socket(p);
 
