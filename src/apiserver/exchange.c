@@ -29,6 +29,7 @@ static void exchange_free(struct exchange *x)
     json_unref(x->body);
     strv_free(x->duplicates);
     free(x->field_manager);
+    resource_unref(x->resource);
     free(x);
 }
 

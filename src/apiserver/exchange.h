@@ -7,6 +7,8 @@
 #include "apiserver/server_internal.h"
 #include "apiserver/table.h"
 
+struct long_list;
+
 struct exchange {
     struct http_request *req;
     struct request_info info;
@@ -19,7 +21,10 @@ struct exchange {
     enum answer_form form;
     enum table_object include;
     bool stream_type;
+    struct resource *resource; /* keeps that of the call */
     struct fair_item waiting;
+    void (*turn)(struct exchange *x); /* what to do when its turn has come */
+    struct long_list *list;           /* that is being sent (list_answer.c) */
 };
 
 /* Takes req. */

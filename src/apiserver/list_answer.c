@@ -14,6 +14,7 @@ struct long_list {
     struct exchange *x;
     struct table *table;
     size_t at;
+    bool waiting; /* for its turn */
 };
 
 static void write_list_metadata(const struct api_result *r, struct strbuf *out)
@@ -115,16 +116,35 @@ static void send_slice(struct long_list *l, struct strbuf *text)
         end(l);
 }
 
-static void on_drain(void *arg, struct http_request *req UNUSED)
+static void on_turn(struct exchange *x)
 {
     _cleanup_(strbuf_free) struct strbuf text = {0};
+    struct long_list *l = x->list;
 
-    send_slice(arg, &text);
+    l->waiting = false;
+    if (http_is_closed(x->req))
+        end(l);
+    else
+        send_slice(l, &text);
+}
+
+/* The client has taken a slice: the next one waits its turn like any request of the same user. */
+static void on_drain(void *arg, struct http_request *req UNUSED)
+{
+    struct long_list *l = arg;
+
+    if (l->waiting)
+        return;
+    l->waiting = true;
+    fair_queue_push(l->x->call.server->queue, l->x->user->name, &l->x->waiting);
 }
 
 static void on_close(void *arg, struct http_request *req UNUSED)
 {
-    end(arg);
+    struct long_list *l = arg;
+
+    if (!l->waiting) /* else its turn will find out */
+        end(l);
 }
 
 void list_answer(struct exchange *x)
@@ -133,6 +153,8 @@ void list_answer(struct exchange *x)
     _cleanup_(strbuf_free) struct strbuf text = {0};
 
     l->x = x;
+    x->list = l;
+    x->turn = on_turn;
     http_start(x->req, x->call.result.code, "application/json");
     http_on_drain(x->req, on_drain, l);
     http_on_close(x->req, on_close, l);

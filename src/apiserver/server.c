@@ -72,7 +72,7 @@ static void handle_resource(struct exchange *x)
     }
     x->call.user = x->user;
     x->call.verb = i->verb;
-    x->call.resource = r;
+    x->call.resource = x->resource = resource_ref(r);
     x->call.ns = r->namespaced ? i->ns : "";
     x->call.name = i->name;
     x->call.subresource = i->subresource;
@@ -120,17 +120,27 @@ static struct json *refuse_impersonation(const struct user_info *user, const cha
     return status_forbidden(&s, text, NULL);
 }
 
-/* Its turn has come. */
-static void handle(void *arg UNUSED, struct fair_item *item)
+static void run_turn(void *arg UNUSED, struct fair_item *item)
 {
     struct exchange *x = container_of(item, struct exchange, waiting);
 
+    x->turn(x);
+}
+
+static void handle(struct exchange *x)
+{
     if (http_is_closed(x->req))
         exchange_drop(x);
     else if (x->info.is_resource)
         handle_resource(x);
     else
         handle_static(x);
+}
+
+static void wait_turn(struct exchange *x)
+{
+    x->turn = handle;
+    fair_queue_push(x->call.server->queue, x->user->name, &x->waiting);
 }
 
 void apiserver_handle(void *arg, struct http_request *req)
@@ -165,7 +175,7 @@ void apiserver_handle(void *arg, struct http_request *req)
                                           "requested resource",
                                           json_object_make()));
     else
-        fair_queue_push(s->queue, x->user->name, &x->waiting);
+        wait_turn(x);
 }
 
 /* --- start --- */
@@ -263,7 +273,7 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     s->clock = o->clock ? o->clock : &clock_system;
     s->node_name = o->node_name ? xstrdup(o->node_name) : NULL;
     s->authenticator = authenticator_new();
-    s->queue = fair_queue_new(o->base, handle, s);
+    s->queue = fair_queue_new(o->base, run_turn, s);
     s->resources = resource_table_new(err);
     if (s->resources) {
         s->schemas = object_schemas_new(s->resources);
