@@ -29,7 +29,7 @@ struct quota {
 struct quotas {
     struct apiserver *server;
     struct hashmap namespaces; /* name → first struct quota */
-    struct store_watch *watch; /* tells when the store has rolled back */
+    bool rebuild;              /* the store has rolled back */
     struct event *turn;
 };
 
@@ -326,7 +326,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (!q->watch)
+    if (q->rebuild)
         build(q);
     for (struct hashmap_iter it = {0}; hashmap_next(&q->namespaces, &it);)
         for (struct quota *one = it.value; one; one = one->next)
@@ -342,17 +342,11 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 /* --- start and rollback --- */
 
-static void on_event(void *arg, const struct store_event *e)
-{
-    (void)arg; /* told by quotas_changed() already */
-    (void)e;
-}
-
-static void on_lost(void *arg)
+static void on_rollback(void *arg)
 {
     struct quotas *q = arg;
 
-    q->watch = NULL; /* stopped by the store */
+    q->rebuild = true;
     for (struct hashmap_iter it = {0}; hashmap_next(&q->namespaces, &it);)
         for (struct quota *one = it.value; one; one = one->next)
             one->counted = false;
@@ -362,17 +356,15 @@ static void on_lost(void *arg)
 
 static void build(struct quotas *q)
 {
-    static const struct store_watch_callbacks callbacks = {on_event, on_lost};
-    struct store *s = q->server->store;
     size_t n;
-    struct stored **list = store_list(s, STORE_NAME, NULL, &n);
+    struct stored **list = store_list(q->server->store, STORE_NAME, NULL, &n);
 
     hashmap_free(&q->namespaces, quotas_of_namespace_free);
     q->namespaces = (struct hashmap){0};
     for (size_t i = 0; i < n; i++)
         quota_changed(q, object_namespace(list[i]->value), object_name(list[i]->value), list[i]->value);
     store_list_free(list, n);
-    q->watch = store_watch(s, STORE_NAME, store_revision(s), false, &callbacks, q, NULL);
+    q->rebuild = false;
 }
 
 struct quotas *quotas_new(struct apiserver *s)
@@ -384,6 +376,7 @@ struct quotas *quotas_new(struct apiserver *s)
     if (!q->turn)
         abort(); /* out of memory */
     build(q);
+    store_on_rollback(s->store, on_rollback, q);
     return q;
 }
 
@@ -391,7 +384,7 @@ void quotas_free(struct quotas *q)
 {
     if (!q)
         return;
-    store_unwatch(q->watch);
+    store_on_rollback(q->server->store, NULL, NULL);
     hashmap_free(&q->namespaces, quotas_of_namespace_free);
     event_free(q->turn);
     free(q);

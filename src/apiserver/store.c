@@ -456,8 +456,16 @@ static void roll_back(struct store *s, const struct error *err)
         unpin(s->staged);
     history_roll_back(s, s->durable);
     watches_rolled_back(s);
+    if (s->rollback_told)
+        s->rollback_told(s->rollback_arg);
     fire_waiters(s, &s->failure);
     s->durable = s->revision;
+}
+
+void store_on_rollback(struct store *s, void (*told)(void *arg), void *arg)
+{
+    s->rollback_told = told;
+    s->rollback_arg = arg;
 }
 
 void store_undo(struct store *s, int64_t revision,

@@ -81,6 +81,10 @@ void store_undo(struct store *s, int64_t revision,
                                const struct json *previous),
                 void *arg);
 
+/* What is kept up with the store's writes besides watches must be made anew when told runs: the disk has refused, and
+ * writes that were seen are undone. One at most; NULL = none. */
+void store_on_rollback(struct store *s, void (*told)(void *arg), void *arg);
+
 /* done runs on the loop when revision is on disk (err NULL) or could not be written (err set). May run at once in a
  * later turn, never inside the call. */
 void store_when_durable(struct store *s, int64_t revision, void (*done)(void *arg, const struct error *err), void *arg);

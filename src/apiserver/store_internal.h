@@ -96,6 +96,8 @@ struct store {
     struct event *turn; /* end of the loop's turn: submit, deliver, fire waiters */
     bool turn_pending, closing;
     unsigned delivering;
+    void (*rollback_told)(void *arg); /* store_on_rollback() */
+    void *rollback_arg;
     bool watch_died;
 };
 

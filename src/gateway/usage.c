@@ -37,7 +37,11 @@ static void on_done(void *arg, int status, const struct http_headers *headers UN
 
 static void on_failed(void *arg, const struct error *err)
 {
-    answer(arg, NULL, err);
+    _cleanup_error_ struct error away = ERROR_INIT;
+
+    if (err->code == ENOENT || err->code == ECONNREFUSED) /* no socket, or nobody behind it */
+        (void)error_set(&away, err->code, "it does not run");
+    answer(arg, NULL, away.code ? &away : err);
 }
 
 void gateway_usage(void *arg, usage_done done, void *done_arg)

@@ -168,4 +168,4 @@ def test_top(up):
 
 def test_top_without_a_node(plane):
     error = plane.kubectl("top", "nodes", ok=False)
-    assert "the node cannot be asked what is used" in error
+    assert "the node cannot be asked what is used: it does not run" in error
