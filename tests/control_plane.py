@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -97,11 +98,13 @@ class ControlPlane:
     def ca_file(self):
         path = self.dir / "ca.crt"
         if not path.exists():
-            path.write_text(subprocess.run(
+            data = subprocess.run(
                 ["kubectl", "--kubeconfig", self.kubeconfig, "config", "view", "--raw", "-o",
                  "jsonpath={.clusters[0].cluster.certificate-authority-data}"],
-                check=True, capture_output=True, text=True).stdout)
-            path.write_bytes(base64.b64decode(path.read_text()))
+                check=True, capture_output=True, text=True).stdout
+            part = self.dir / f"ca.crt.{threading.get_ident()}"
+            part.write_bytes(base64.b64decode(data))
+            part.rename(path)  # whole, for threads that come at the same time
         return path
 
     def wait_until(self, condition, seconds=10):
