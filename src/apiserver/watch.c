@@ -11,6 +11,8 @@
 
 #define TIMEOUT_MIN_SECONDS 1800 /* of streams that ask for none: up to twice as long */
 #define BOOKMARK_SECONDS 60
+/* Of the state that a stream begins with, so much waits for the client at a time. */
+#define INITIAL_HIGH_BYTES (64u << 10)
 
 struct watch_stream {
     struct apiserver *server;
@@ -23,7 +25,7 @@ struct watch_stream {
     bool bookmarks, initial_bookmark, definitions_sent;
     struct store_watch *watch;
     struct stored **initial; /* to be sent when from is on disk */
-    size_t initial_count;
+    size_t initial_count, initial_sent;
     int64_t from;
     bool starting, dead;
     struct event *timeout, *bookmark_timer;
@@ -168,26 +170,36 @@ static struct json *refusal(struct apiserver *s, int64_t from, int code)
     return status_expired("too old resource version: %" PRId64 " (%" PRId64 ")", from, store_compacted(s->store) + 1);
 }
 
-static void begin(struct watch_stream *w)
+/* What the stream begins with has been sent: from here on, changes. */
+static void follow(struct watch_stream *w)
 {
     struct error err = ERROR_INIT;
-    struct stored **items = take_ptr(w->initial);
-    size_t count = w->initial_count;
-    bool alive = true; /* w is gone once sending fails */
 
+    http_on_drain(w->req, NULL, NULL);
+    store_list_free(take_ptr(w->initial), w->initial_count);
     w->initial_count = 0;
-    for (size_t i = 0; i < count && alive; i++)
-        if (filter_matches(&w->filter, items[i]->key, items[i]->value))
-            alive = send_object(w, "ADDED", items[i]);
-    store_list_free(items, count);
-    if (alive && w->initial_bookmark)
-        alive = send_bookmark(w, w->from, true);
-    if (!alive)
-        return;
+    if (w->initial_bookmark && !send_bookmark(w, w->from, true))
+        return; /* w is gone */
     w->watch = store_watch(w->server->store, w->resource->store_name, w->from, true, &callbacks, w, &err);
     if (!w->watch)
         send_status(w, refusal(w->server, w->from, err.code));
     error_clear(&err);
+}
+
+/* The present state, as fast as the client takes it. */
+static void begin(void *arg, struct http_request *req)
+{
+    struct watch_stream *w = arg;
+
+    while (w->initial_sent < w->initial_count && http_output_pending(req) < INITIAL_HIGH_BYTES) {
+        struct stored *o = w->initial[w->initial_sent++];
+        if (filter_matches(&w->filter, o->key, o->value) && !send_object(w, "ADDED", o))
+            return; /* w is gone */
+    }
+    if (w->initial_sent == w->initial_count)
+        follow(w);
+    else
+        http_on_drain(req, begin, w);
 }
 
 static void on_start(void *arg, const struct error *err)
@@ -200,7 +212,7 @@ static void on_start(void *arg, const struct error *err)
     else if (err)
         send_status(w, status_store_failed(err));
     else
-        begin(w);
+        begin(w, w->req);
 }
 
 static void on_closed(void *arg, struct http_request *req)

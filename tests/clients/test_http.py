@@ -71,6 +71,24 @@ def test_slow_reader_of_a_long_list(plane):
     plane.kubectl("create", "configmap", "c349", "--from-literal=text=y")
 
 
+def test_watch_that_begins_with_more_than_a_stream_may_hold(plane):
+    """The state that a watch begins with comes as fast as the client takes it, and changes behind it."""
+    for i in range(12):
+        body = {"metadata": {"name": f"big{i:02}"}, "data": {"text": "x" * 1000000}}
+        assert plane.open("POST", CONFIGMAPS, body).status == 201
+    for version in VERSIONS:
+        command = curl_command(plane, CONFIGMAPS + "?watch=true", "-N", version, "--limit-rate", "20M")
+        watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        time.sleep(0.2)
+        plane.kubectl("create", "configmap", "late", "--from-literal=a=b")
+        names = [json.loads(watch.stdout.readline())["object"]["metadata"]["name"] for _ in range(363)]
+        watch.kill()
+        assert names[-1] == "late" and len(set(names)) == 363 and "big11" in names
+        plane.kubectl("delete", "configmap", "late")
+        watch.wait()
+    plane.kubectl("delete", "configmap", *[f"big{i:02}" for i in range(12)])
+
+
 def test_streams_of_one_connection(plane):
     if not shutil.which("h2load"):
         pytest.skip("needs h2load (nghttp2-client)")
