@@ -94,10 +94,86 @@ static void default_spec(struct json *spec)
         default_containers(spec, container_lists[i]);
     default_volumes(spec);
     default_service_account(spec);
-    if (!json_has(spec, "priority"))
-        json_set_int(spec, "priority", 0);
+}
+
+/* --- priority --- */
+
+#define PRIORITY_CLASSES "scheduling.k8s.io/priorityclasses"
+#define CLUSTER_CRITICAL 2000000000
+#define NODE_CRITICAL 2000001000
+
+/* The class that Pods get which name none: of several the one with the least value; NULL: there is none. */
+static struct json *global_priority_class(struct apiserver *s)
+{
+    size_t count;
+    struct stored **list = store_list(s->store, PRIORITY_CLASSES, NULL, &count);
+    struct json *found = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct json *class = list[i]->value;
+        if (json_bool_or(json_get(class, "globalDefault"), false) &&
+            (!found || json_int_or(json_get(class, "value"), 0) < json_int_or(json_get(found, "value"), 0)))
+            found = class;
+    }
+    found = json_ref(found);
+    store_list_free(list, count);
+    return found;
+}
+
+/* The class called name, "" for the default one, which may be NULL too. -1: there is none of that name. */
+static int find_priority_class(struct api_call *c, const char *name, struct json **ret)
+{
+    struct api_subject s = api_subject(c);
+    const struct stored *stored = *name ? store_get(c->server->store, PRIORITY_CLASSES, name) : NULL;
+
+    if (!*name) {
+        *ret = global_priority_class(c->server);
+    } else if (stored) {
+        *ret = json_ref(stored->value);
+    } else if (streq(name, "system-cluster-critical") || streq(name, "system-node-critical")) {
+        int64_t value = streq(name, "system-node-critical") ? NODE_CRITICAL : CLUSTER_CRITICAL;
+        *ret = json_build("{s:{s:s}, s:i}", "metadata", "name", name, "value", value);
+    } else {
+        _cleanup_free_ char *why = xasprintf("no PriorityClass with name %s was found", name);
+        return api_fail(c, status_forbidden(&s, why, NULL));
+    }
+    return 0;
+}
+
+static int set_priority(struct api_call *c, struct json *spec)
+{
+    _cleanup_json_ struct json *class = NULL;
+    struct api_subject s = api_subject(c);
+
+    if (find_priority_class(c, json_str_or(json_get(spec, "priorityClassName"), ""), &class) < 0)
+        return -1;
+    int64_t value = json_int_or(json_get(class, "value"), 0), given = json_int_or(json_get(spec, "priority"), value);
+    if (given != value) {
+        _cleanup_free_ char *why =
+            xasprintf("the integer value of priority (%lld) must not be provided in pod spec; priority admission "
+                      "controller computed %lld from the given PriorityClass name",
+                      (long long)given, (long long)value);
+        return api_fail(c, status_forbidden(&s, why, NULL));
+    }
+    if (class)
+        json_set_str(spec, "priorityClassName", object_name(class));
+    json_set_int(spec, "priority", value);
     if (!json_has(spec, "preemptionPolicy"))
-        json_set_str(spec, "preemptionPolicy", "PreemptLowerPriority");
+        json_set_str(spec, "preemptionPolicy",
+                     json_str_or(json_get(class, "preemptionPolicy"), "PreemptLowerPriority"));
+    return 0;
+}
+
+/* An update that leaves out what was computed when the Pod was made does not change it. */
+static void keep_priority(struct json *spec, const struct json *old)
+{
+    static const char *const keys[] = {"priority", "preemptionPolicy"};
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        struct json *before = json_at(old, "spec", keys[i], NULL);
+        if (!json_has(spec, keys[i]) && before)
+            json_set(spec, keys[i], json_ref(before));
+    }
 }
 
 /* --- quality of service --- */
@@ -198,7 +274,7 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     struct json *spec = json_own(o, "spec");
     default_spec(spec);
     if (!old) {
-        if (check_service_account(c, spec) < 0)
+        if (check_service_account(c, spec) < 0 || set_priority(c, spec) < 0)
             return -1;
         limit_ranges_default(c->server, c->ns, json_get(o, "metadata"), spec);
         struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", pod_qos_class(spec));
@@ -206,6 +282,7 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
         place(c, spec, status);
         return 0;
     }
+    keep_priority(spec, old);
     bool was_gated = json_size(json_at(old, "spec", "schedulingGates", NULL)) > 0;
     if (was_gated && json_size(json_get(spec, "schedulingGates")) == 0) {
         place(c, spec, json_own(o, "status"));

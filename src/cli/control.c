@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "controllers/disruption.h"
+#include "controllers/endpoints.h"
 #include "controllers/sandbox.h"
 #include "gateway/gateway.h"
 #include "wire/http.h"
@@ -172,6 +173,7 @@ static void start_controllers(struct control *c, const struct control_options *o
     c->runner = runner_new(c->base, c->kube, &clock_system);
     runner_add(c->runner, &sandbox_controller);
     runner_add(c->runner, &disruption_controller);
+    runner_add(c->runner, &endpoints_controller);
     runner_start(c->runner);
     c->pods = informer_new(c->kube, &KUBE_PODS, NULL, NULL, NULL);
     c->gateway = gateway_new(c->base, c->pods, o->data_dir, o->run_dir);

@@ -6,6 +6,8 @@
 
 const struct kube_resource KUBE_PODS = {"", "v1", "pods", "Pod", true};
 const struct kube_resource KUBE_SERVICES = {"", "v1", "services", "Service", true};
+const struct kube_resource KUBE_ENDPOINTS = {"", "v1", "endpoints", "Endpoints", true};
+const struct kube_resource KUBE_ENDPOINT_SLICES = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};
 const struct kube_resource KUBE_PVCS = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const struct kube_resource KUBE_PVS = {"", "v1", "persistentvolumes", "PersistentVolume", false};
 const struct kube_resource KUBE_SECRETS = {"", "v1", "secrets", "Secret", true};

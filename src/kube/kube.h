@@ -24,7 +24,7 @@ struct kube_resource {
 };
 extern const struct kube_resource KUBE_PODS, KUBE_SERVICES, KUBE_PVCS, KUBE_PVS, KUBE_SECRETS, KUBE_CONFIGMAPS,
     KUBE_NAMESPACES, KUBE_NODES, KUBE_SERVICEACCOUNTS, KUBE_EVENTS, KUBE_LEASES, KUBE_CRDS, KUBE_SANDBOXES, KUBE_QUOTAS,
-    KUBE_LIMIT_RANGES, KUBE_PDBS;
+    KUBE_LIMIT_RANGES, KUBE_PDBS, KUBE_ENDPOINTS, KUBE_ENDPOINT_SLICES;
 /* "pods", or "sandboxes.agents.x-k8s.io". */
 char *kube_resource_name(const struct kube_resource *r);
 const char *kube_api_version(const struct kube_resource *r, char *buf, size_t size);
