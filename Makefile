@@ -2,6 +2,7 @@
 #
 #   make up      install what is missing, build, start holt, show a first sandbox running
 #   make down    stop holt; sandboxes go on
+#   make install holt into PREFIX (/usr/local)
 #   make test    everything a clean machine can test
 #   make build   build/holt
 #   make bench   every number of docs/benchmarks.md, against peers in the same run
@@ -9,6 +10,7 @@
 #   make fuzz    each fuzz target for a short while
 
 BUILD ?= build
+PREFIX ?= /usr/local
 SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -18,7 +20,7 @@ APT_BUILD := gcc clang clang-format meson ninja-build pkg-config musl-tools linu
 APT_TEST := libcmocka-dev libseccomp-dev python3-venv python3-pip busybox-static skopeo umoci curl jq kubernetes-client nodejs npm
 APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk nghttp2-client
 
-.PHONY: deps deps-test deps-bench build up down test unit asan integration bench lint fuzz clean
+.PHONY: deps deps-test deps-bench build programs up down install uninstall test unit asan integration bench lint fuzz clean
 
 deps:
 	@tools/install-packages $(APT_BUILD)
@@ -36,8 +38,19 @@ $(BUILD)/build.ninja:
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
-up: deps build
+programs: $(BUILD)/build.ninja
+	@ninja --quiet -C $(BUILD) programs
+
+up: deps programs
 	@tools/first-sandbox $(BUILD)/holt
+
+install: deps programs
+	@install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/holt
+	@install -t $(DESTDIR)$(PREFIX)/lib/holt $(wildcard $(BUILD)/holt $(BUILD)/holt-core $(BUILD)/holt-extract)
+	@ln -sf ../lib/holt/holt $(DESTDIR)$(PREFIX)/bin/holt
+
+uninstall:
+	@rm -rf $(DESTDIR)$(PREFIX)/bin/holt $(DESTDIR)$(PREFIX)/lib/holt
 
 down:
 	@tools/stop-holt

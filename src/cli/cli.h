@@ -31,7 +31,8 @@ struct option {
 
 /*
  * Parses options up to "--" or the first argument that is none. *ret_rest: index of the first argument behind them.
- * "--help" prints the help and ends the process with 0. usage: "holt run [OPTIONS] -- CMD..."
+ * "--help" prints the help and ends the process with 0. usage: "holt run [OPTIONS] -- CMD...", an empty line, and what
+ * the command does.
  */
 int options_parse(const char *usage, const struct option *options, size_t count, int argc, char **argv, int *ret_rest,
                   struct error *err);

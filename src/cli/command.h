@@ -30,6 +30,7 @@ int cmd_run(int argc, char **argv);
 int cmd_up(int argc, char **argv);
 int cmd_attach(int argc, char **argv);
 int cmd_cp(int argc, char **argv);
+int cmd_create(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_logs(int argc, char **argv);
 int cmd_ls(int argc, char **argv);

@@ -203,15 +203,18 @@ int cmd_cp(int argc, char **argv)
     struct client c;
     int rest;
 
-    if (options_parse("holt cp [OPTIONS] PATH SANDBOX:PATH | SANDBOX:PATH PATH", options, ARRAY_LEN(options), argc,
-                      argv, &rest, &err) < 0)
+    if (options_parse("holt cp [OPTIONS] PATH SANDBOX:PATH | SANDBOX:PATH PATH\n\n"
+                      "Copies a file or a directory. Out of a sandbox only files and directories come: links and the "
+                      "like are left out. A\n"
+                      "local path with a colon is written ./a:b. The sandbox needs tar.",
+                      options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (argc - rest != 2)
-        return failf(EXIT_USAGE, "holt cp: name what to copy and where to");
+        return failf(EXIT_USAGE, "cp: name what to copy and where to");
     if (parse_place(argv[rest], &from, &err) < 0 || parse_place(argv[rest + 1], &to, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (!from.sandbox == !to.sandbox)
-        return failf(EXIT_USAGE, "holt cp: one side is SANDBOX:PATH, the other a local path");
+        return failf(EXIT_USAGE, "cp: one side is SANDBOX:PATH, the other a local path");
     into_directory(&to, argv[rest + 1], &from);
     int r = client_open(&c, kubeconfig, ns, &err);
     if (r == 0)

@@ -51,7 +51,9 @@ int cmd_doctor(int argc, char **argv)
     };
     int rest;
 
-    if (options_parse("holt doctor [--json]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse(
+            "holt doctor [--json]\n\nTells what this machine can isolate and limit, and how to fix what it cannot.",
+            options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (rest < argc)
         return failf(EXIT_USAGE, "doctor takes no arguments");

@@ -54,17 +54,19 @@ static int run_stream(const struct stream_options *o, const char *name, struct s
 int cmd_exec(int argc, char **argv)
 {
     struct stream_options o;
-    int rest, r = parse("holt exec [OPTIONS] SANDBOX [--] CMD [ARG...]", true, argc, argv, &o, &rest);
+    int rest, r = parse("holt exec [OPTIONS] SANDBOX [--] CMD [ARG...]\n\nRuns a command in a sandbox; the exit status "
+                        "is the command's, 125 when holt failed.",
+                        true, argc, argv, &o, &rest);
 
     if (r)
         return r;
     if (rest >= argc)
-        return failf(EXIT_USAGE, "holt exec: name the sandbox and the command: holt exec SANDBOX CMD");
+        return failf(EXIT_USAGE, "exec: name the sandbox and the command: holt exec SANDBOX CMD");
     const char *name = argv[rest++];
     if (rest < argc && streq(argv[rest], "--"))
         rest++;
     if (rest >= argc)
-        return failf(EXIT_USAGE, "holt exec: name the command to run in %s", name);
+        return failf(EXIT_USAGE, "exec: name the command to run in %s", name);
     struct stream_request q = {.argv = (const char *const *)argv + rest};
     return run_stream(&o, name, &q);
 }
@@ -77,8 +79,7 @@ int cmd_attach(int argc, char **argv)
     if (r)
         return r;
     if (rest >= argc || argc - rest > 2)
-        return failf(EXIT_USAGE,
-                     "holt attach: name the sandbox, and a process of \"holt ps\" unless the main one is meant");
+        return failf(EXIT_USAGE, "attach: name the sandbox, and a process of \"holt ps\" unless the main one is meant");
     struct stream_request q = {.process = argv[rest + 1]};
     return run_stream(&o, argv[rest], &q);
 }
@@ -149,7 +150,7 @@ int cmd_ps(int argc, char **argv)
     if (r)
         return r;
     if (rest + 1 != argc)
-        return failf(EXIT_USAGE, "holt ps: name one sandbox");
+        return failf(EXIT_USAGE, "ps: name one sandbox");
     r = client_open(&c, o.kubeconfig, o.ns, &err);
     if (r == 0)
         r = client_find_pod(&c, argv[rest], &pod, &err);

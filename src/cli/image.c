@@ -83,6 +83,7 @@ int cmd_image(int argc, char **argv)
     } commands[] = {
         {"import", "holt image import [OPTIONS] NAME PATH", 2, 2, import},
         {"ls", "holt image ls [OPTIONS]", 0, 0, list},
+        {"list", "holt image ls [OPTIONS]", 0, 0, list},
         {"rm", "holt image rm [OPTIONS] NAME...", 1, INT32_MAX, remove_names},
     };
     _cleanup_error_ struct error err = ERROR_INIT;
@@ -98,9 +99,14 @@ int cmd_image(int argc, char **argv)
 
     while (i < ARRAY_LEN(commands) && (argc < 2 || !streq(argv[1], commands[i].name)))
         i++;
-    if (i == ARRAY_LEN(commands))
-        return failf(EXIT_USAGE, "usage: holt image import NAME PATH | ls | rm NAME...\n"
-                                 "PATH is a directory or tar of: docker save, an OCI layout, or a root file system");
+    if (i == ARRAY_LEN(commands)) {
+        bool asked = argc == 2 && (streq(argv[1], "--help") || streq(argv[1], "-h"));
+        (void)fprintf(asked ? stdout : stderr,
+                      "Usage: holt image import [OPTIONS] NAME PATH | ls | rm NAME...\n\n"
+                      "PATH is a directory or tar of: docker save, an OCI layout, or a root file system.\n"
+                      "`holt image import --help` tells the options.\n");
+        return asked ? 0 : EXIT_USAGE;
+    }
     if (options_parse(commands[i].usage, options, ARRAY_LEN(options), argc - 1, argv + 1, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     rest++; /* the subcommand */

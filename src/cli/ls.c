@@ -38,17 +38,23 @@ int cmd_ls(int argc, char **argv)
     struct client c;
     int rest;
 
-    if (options_parse("holt ls [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse("holt ls [OPTIONS]\n\nLists sandboxes.", options, ARRAY_LEN(options), argc, argv, &rest, &err) <
+        0)
         return fail(EXIT_USAGE, &err);
     int r = client_open(&c, kubeconfig, ns, &err);
     if (r == 0) {
         struct kube_request q = {.verb = KUBE_LIST, .resource = &KUBE_SANDBOXES, .ns = all ? NULL : c.ns};
         r = kube_call_wait(c.base, c.kube, &q, &list, &err);
     }
+    _cleanup_free_ char *looked_in = c.ns ? xstrdup(c.ns) : NULL;
     client_close(&c);
     if (err.code)
         return fail(EXIT_HOLT_FAILED, &err);
     (void)r;
+    if (!json_size(json_get(list, "items")) && !all) {
+        (void)fprintf(stderr, "holt: no sandboxes in the namespace \"%s\"\n", looked_in);
+        return 0;
+    }
     (void)printf("%-16s %-30s %-7s %-24s %s\n", "NAMESPACE", "NAME", "READY", "REASON", "AGE");
     const struct json *items = json_get(list, "items");
     for (size_t i = 0; i < json_size(items); i++) {
@@ -127,10 +133,11 @@ int cmd_rm(int argc, char **argv)
     struct client c;
     int rest, r;
 
-    if (options_parse("holt rm [OPTIONS] SANDBOX...", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse("holt rm [OPTIONS] SANDBOX...\n\nDeletes sandboxes with all that is theirs.", options,
+                      ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (rest >= argc)
-        return failf(EXIT_USAGE, "holt rm: name the sandboxes to remove");
+        return failf(EXIT_USAGE, "rm: name the sandboxes to remove");
     r = client_open(&c, kubeconfig, ns, &err);
     for (; r == 0 && rest < argc; rest++)
         r = remove_one(&c, argv[rest], &err);
@@ -202,10 +209,11 @@ int cmd_logs(int argc, char **argv)
     struct client c;
     int rest;
 
-    if (options_parse("holt logs [OPTIONS] SANDBOX", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse("holt logs [OPTIONS] SANDBOX\n\nPrints what the main process of a sandbox has written.", options,
+                      ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (rest + 1 != argc)
-        return failf(EXIT_USAGE, "holt logs: name one sandbox");
+        return failf(EXIT_USAGE, "logs: name one sandbox");
     int r = client_open(&c, kubeconfig, ns, &err);
     if (r == 0)
         r = client_find_pod(&c, argv[rest], &pod, &err);

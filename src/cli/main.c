@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"node", "runs the Pods of this machine", cmd_node, .internal = true},
     {"run", "run one command in a new sandbox, without a server", cmd_run},
     {"up", "start holt on this machine and keep it running", cmd_up},
+    {"create", "make a sandbox that stays", cmd_create},
     {"ls", "list sandboxes", cmd_ls},
     {"exec", "run a command in a sandbox", cmd_exec},
     {"attach", "follow a process of a sandbox", cmd_attach},

@@ -22,11 +22,13 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define CGROUP_PARENT "holt-run" /* apart from the node's, which removes what it does not know */
 #define DEFAULT_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define CPU_MILLIS_MAX (1024 * 1000)
+#define MEMORY_MIN (4u << 20) /* below this not even the first process starts */
 
 struct run_options {
     const char *image, *cpus, *workdir, *user, *hostname;
@@ -86,8 +88,11 @@ static int parse_cpus(const char *text, uint64_t *ret, struct error *err)
     _cleanup_free_ char *whole = xstrndup(text, dot ? (size_t)(dot - text) : strlen(text));
     uint64_t millis, unit = 100;
 
-    if (!parse_u64(whole, &millis) || millis > CPU_MILLIS_MAX / 1000)
+    if (!parse_u64(whole, &millis))
         return error_set(err, EINVAL, "--cpus: \"%s\" is not a number of cores such as 1 or 0.5", text);
+    if (millis > CPU_MILLIS_MAX / 1000)
+        return error_set(err, ERANGE, "--cpus: \"%s\" is more than %d, the most there can be", text,
+                         CPU_MILLIS_MAX / 1000);
     millis *= 1000;
     for (const char *p = dot ? dot + 1 : ""; *p; p++, unit /= 10) {
         if (*p < '0' || *p > '9' || unit == 0)
@@ -282,6 +287,20 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
     return run_session(&session, &spec, err);
 }
 
+static int check_limits(const struct run_options *o, struct error *err)
+{
+    struct sysinfo info;
+
+    if (o->memory && o->memory < MEMORY_MIN)
+        return error_set(err, EINVAL, "--memory: less than the 4Mi a sandbox needs to start");
+    if (o->memory && sysinfo(&info) == 0 && o->memory > (uint64_t)info.totalram * info.mem_unit)
+        return error_set(err, EINVAL, "--memory: more than the %llu Mi of this machine",
+                         (unsigned long long)info.totalram * info.mem_unit >> 20);
+    if (!o->pids)
+        return error_set(err, EINVAL, "--pids: a command needs at least one process");
+    return 0;
+}
+
 static int run(struct run_options *o, char **argv, struct error *err)
 {
     _cleanup_(root_done) struct root root = {0};
@@ -291,8 +310,11 @@ static int run(struct run_options *o, char **argv, struct error *err)
 
     if (geteuid() != 0)
         return error_set(err, EPERM, "holt run needs root");
+    int r = check_limits(o, err);
+    if (r < 0)
+        return r;
     native_set_cgroup_parent(CGROUP_PARENT);
-    int r = find_place(&place, err);
+    r = find_place(&place, err);
     if (r == 0)
         r = complete_env(o, err);
     if (r == 0)
@@ -307,7 +329,7 @@ static int run(struct run_options *o, char **argv, struct error *err)
 int cmd_run(int argc, char **argv)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
-    _cleanup_(run_options_done) struct run_options o = {.image = "host"};
+    _cleanup_(run_options_done) struct run_options o = {.image = "host", .pids = NATIVE_DEFAULT_PIDS};
     const struct option options[] = {
         {"image", 0, OPTION_STRING, &o.image, "IMAGE", "\"host\" (this machine's programs, the default) or dir:PATH"},
         {"memory", 'm', OPTION_SIZE, &o.memory, "SIZE", "Memory limit, 512Mi"},
@@ -328,8 +350,13 @@ int cmd_run(int argc, char **argv)
     };
     int rest;
 
-    if (options_parse("holt run [OPTIONS] -- COMMAND [ARGUMENTS]", options, ARRAY_LEN(options), argc, argv, &rest,
-                      &err) < 0)
+    if (options_parse("holt run [OPTIONS] -- COMMAND [ARGUMENTS]\n\n"
+                      "Runs one command in a sandbox of its own, which ends with it; no server is needed. The exit "
+                      "status is the\n"
+                      "command's, 128 + N when signal N ended it, 124 after --timeout, 125 when holt itself failed, "
+                      "126 and 127 when the\n"
+                      "command cannot be run or is not there.",
+                      options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     if (rest >= argc)
         return failf(EXIT_HOLT_FAILED, "run: no command; see `holt run --help`");

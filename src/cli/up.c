@@ -68,6 +68,8 @@ struct supervisor {
     size_t waiting_count, waiting_capacity;
     const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user, *secrets_keys;
     const char *audit_log, *audit_policy;
+    char **host_paths;
+    bool dir_images;
     uid_t uid; /* of the user for control and egress; 0 = they stay root */
     gid_t gid;
     char *admin_config, *server;
@@ -363,6 +365,10 @@ static void define_children(struct supervisor *up, const char *node_config)
     c[CHILD_NODE].argv =
         arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir", up->run_dir,
                   "--node-name", up->node_name, "--group", gid, "--cgroup-parent", cgroup, "--ready-fd", "3", NULL);
+    for (char **prefix = up->host_paths; prefix && *prefix; prefix++)
+        add_option(&c[CHILD_NODE], "--allow-host-path", *prefix);
+    if (up->dir_images)
+        c[CHILD_NODE].argv = strv_append(c[CHILD_NODE].argv, xstrdup("--allow-dir-images"));
     c[CHILD_EGRESS] = (struct child){.name = "egress", .unprivileged = true};
     c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->run_dir, "--ready-fd", "3", NULL);
     for (size_t i = 0; i < CHILD_COUNT; i++) {
@@ -413,6 +419,28 @@ static int check_listen(const char *listen, struct error *err)
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, host, address) != 1 && inet_pton(AF_INET6, host, address) != 1)
         return error_set(err, EINVAL, "--listen: \"%s\" is not an IP address", host);
+    return 0;
+}
+
+/* At once and by name, instead of by a process that cannot start. */
+static int check_free(const char *listen, struct error *err)
+{
+    const char *colon = strrchr(listen, ':');
+    _cleanup_free_ char *host = host_of(listen);
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    uint64_t port = 0;
+    int on = 1;
+
+    (void)parse_u64(colon + 1, &port); /* check_listen() has seen it */
+    bool is_v4 = inet_pton(AF_INET, host, &v4.sin_addr) == 1;
+    (void)inet_pton(AF_INET6, host, &v6.sin6_addr);
+    v4.sin_port = v6.sin6_port = htons((uint16_t)port);
+    const struct sockaddr *address = is_v4 ? (const void *)&v4 : (const void *)&v6;
+    _cleanup_close_ int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, address, is_v4 ? sizeof(v4) : sizeof(v6)) < 0)
+        return error_set_errno(err, errno, "--listen %s", listen);
     return 0;
 }
 
@@ -610,6 +638,8 @@ int cmd_up(int argc, char **argv)
          "Keys that Secrets are encrypted with on disk (DATA/control/secrets.keys)"},
         {"audit-log", 0, OPTION_STRING, &up.audit_log, "FILE", "Audit log (DATA/control/audit.log), or none"},
         {"audit-policy", 0, OPTION_STRING, &up.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
+        {"allow-host-path", 0, OPTION_LIST, &up.host_paths, "PREFIX", "Allow hostPath volumes there; may be repeated"},
+        {"allow-dir-images", 0, OPTION_FLAG, &up.dir_images, NULL, "Allow images that are directories (dir:PATH)"},
         {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
         {"user", 0, OPTION_STRING, &up.user, "NAME", "Whom the API server runs as (" DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
@@ -617,7 +647,11 @@ int cmd_up(int argc, char **argv)
     };
     int rest;
 
-    if (options_parse("holt up [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse("holt up [OPTIONS]\n\n"
+                      "Starts the API server, the node and the egress proxy, keeps them running, and prints one line "
+                      "when all are ready.\n"
+                      "SIGTERM or Ctrl-C ends them; sandboxes go on, and the next `holt up` finds them again.",
+                      options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (rest < argc)
         return failf(EXIT_USAGE, "holt up takes no argument \"%s\"", argv[rest]);
@@ -633,7 +667,10 @@ int cmd_up(int argc, char **argv)
     log_setup("up", LOG_LEVEL_INFO);
     _cleanup_close_ int lock = lock_dir("--run-dir", up.run_dir, 0755, &err);
     _cleanup_close_ int data_lock = lock < 0 ? -1 : lock_dir("--data-dir", up.data_dir, 0711, &err);
-    if (data_lock < 0 || find_user(&up, &err) < 0 || prepare(&up, &node_config, &err) < 0)
+    _cleanup_free_ char *data_dir = data_lock < 0 ? NULL : realpath(up.data_dir, NULL);
+    up.data_dir = data_dir ? data_dir : up.data_dir; /* it is told to people, who may be elsewhere */
+    if (data_lock < 0 || check_free(up.listen, &err) < 0 || find_user(&up, &err) < 0 ||
+        prepare(&up, &node_config, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     up.base = event_base_new();
     if (!up.base || listen_for_wait(&up, &err) < 0)
@@ -646,5 +683,6 @@ int cmd_up(int argc, char **argv)
     (void)event_base_dispatch(up.base);
     bool failed = up.failed;
     release(&up);
+    strv_free(up.host_paths);
     return failed ? failf(EXIT_HOLT_FAILED, "holt could not be started") : 0;
 }

@@ -40,7 +40,9 @@ int cmd_wait(int argc, char **argv)
     };
     int rest;
 
-    if (options_parse("holt wait [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
+    if (options_parse("holt wait [OPTIONS]\n\nWaits until a `holt up` that was started is ready; status 1 when it is "
+                      "not in time.",
+                      options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     int64_t deadline = time_monotonic_ns() + timeout_ns;
     _cleanup_close_ int dir = mkdirs_at(AT_FDCWD, run_dir, 0755, &err);

@@ -145,7 +145,8 @@ static void on_failed(void *arg, const struct error *err)
         send_channel(s, s->with_stderr ? CHANNEL_STDERR : CHANNEL_STDOUT, text, strlen(text));
         send_status(s, exit_status(err->code == ENOENT ? 127 : 126));
     } else {
-        send_status(s, status_internal("%s", error_text(err)));
+        send_status(s, err->code == ESRCH ? status_failure(404, "NotFound", error_text(err), NULL)
+                                          : status_internal("%s", error_text(err)));
     }
     guest_ended(s);
 }

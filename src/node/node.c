@@ -104,6 +104,11 @@ void node_trash(struct node *n, const char *path)
     jobs_run(n->jobs, trash_work, trash_done, t);
 }
 
+static void tidy_images(void *arg)
+{
+    image_store_tidy(arg);
+}
+
 /* Watching. */
 
 void node_check_ready(struct node *n)
@@ -259,6 +264,7 @@ static int start(struct node *n, struct error *err)
     n->images = n->jobs ? image_store_open(n->data_dir, NULL, err) : NULL;
     if (!n->images)
         return -EIO;
+    jobs_run(n->jobs, tidy_images, NULL, n->images);
     r = watch_images(n, err);
     if (r < 0)
         return r;

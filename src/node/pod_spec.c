@@ -137,7 +137,7 @@ static int parse_image(struct pod_container *c, const struct pod_spec_options *o
     image_ref_clear(&ref);
     if (refused)
         return pod_spec_refuse(err, REASON_CONFIG,
-                               "directories of the host are not allowed as images (holt node --allow-dir-images)",
+                               "directories of the host are not allowed as images (holt up --allow-dir-images)",
                                "%s.image", c->field);
     return 0;
 }

@@ -55,7 +55,7 @@ static int check_host_path(const struct pod_volume *v, size_t i, const struct po
         if (is_at_or_below(path, *p))
             return 0;
     return pod_spec_refuse(err, REASON_CONFIG,
-                           "directories of the host are not allowed (holt node --allow-host-path PREFIX)",
+                           "directories of the host are not allowed (holt up --allow-host-path PREFIX)",
                            "spec.volumes[%zu].hostPath", i);
 }
 

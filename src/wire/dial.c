@@ -114,6 +114,8 @@ char *dial_tls_failure(struct bufferevent *bev)
     if (!code)
         return NULL;
     ERR_error_string_n(code, text, sizeof(text));
+    if (!ERR_reason_error_string(code)) /* a number of the system, not of the library */
+        (void)snprintf(text, sizeof(text), "the other side ended the connection");
     SSL *ssl = bufferevent_openssl_get_ssl(bev);
     long verify = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
 

@@ -3,7 +3,7 @@
 import pathlib
 import subprocess
 
-from instance import ROOT, wait_until
+from instance import ROOT, sandbox, wait_until
 
 AGENT = (ROOT / "examples" / "agent.py").read_text()
 OUTPUT = "3 cities, 970920 people, the largest is Lisbon; wc counts 4 lines\n"
@@ -78,3 +78,48 @@ def test_the_programs_of_holt(up, holt):
     assert done.code == 0 and (up.dir / "back").read_text() == "copied\n", done
     assert up.call(holt, "rm", "python").code == 0
     assert up.get("sandbox", "python") is None
+
+
+def test_create_without_kubectl(up, holt):
+    done = up.call(holt, "create", "--memory", "64Mi", "-e", "A=b", "mine")
+    assert done.code == 0 and done.out == "sandbox mine is ready\n", done
+    assert up.call(holt, "exec", "mine", "--", "sh", "-c", "echo $A").out == "b\n"
+    assert up.get("sandbox", "mine")["spec"]["podTemplate"]["spec"]["containers"][0]["resources"] == {
+        "limits": {"memory": "64Mi"}
+    }
+    done = up.call(holt, "create", "other", "--", "sh", "-c", "echo up; sleep 1000")
+    assert done.code == 0 and up.call(holt, "logs", "other").out == "up\n", done
+    for arguments, text in (
+        (["mine"], "already exists"),
+        (["UPPER"], "metadata.name"),
+        (["x", "--image", "host"], "options go before the name"),
+        (["--env", "A", "x"], "--env"),
+        (["--memory", "lots", "x"], "memory"),
+        (["--image", "nosuch", "x1"], "is not on this node"),
+        (["--memory", "1", "x2"], "less than the 4Mi"),
+        ([], "name the sandbox"),
+    ):
+        done = up.call(holt, "create", "--timeout", "20s", *arguments)
+        assert done.code != 0 and text in done.err, (arguments, done)
+
+
+def test_messages(up, holt):
+    """What is wrong is said once, and by name."""
+    up.create(sandbox("s"))
+    up.wait_for("sandbox/s", "condition=Ready")
+    for arguments, code, text in (
+        (["ls", "-n", "nosuch"], 0, 'no sandboxes in the namespace "nosuch"'),
+        (["attach", "s", "p99"], 125, "holt: no process with this id\n"),
+        (["exec", "s"], 64, "holt: exec: name the command"),
+        (["cp", "a", "b"], 64, "holt: cp: one side"),
+        (["image"], 64, "holt image import"),
+        (["run", "--memory", "1", "--", "true"], 125, "--memory: less than the 4Mi"),
+        (["run", "--memory", "1Pi", "--", "true"], 125, "--memory: more than"),
+        (["run", "--pids", "0", "--", "true"], 125, "--pids"),
+        (["run", "--cpus", "100000", "--", "true"], 125, "the most there can be"),
+    ):
+        done = up.call(holt, *arguments)
+        assert done.code == code and text in done.err, (arguments, done)
+    for command in ("run", "up", "create", "exec", "cp", "ls", "rm", "logs", "doctor", "wait", "image"):
+        done = up.call(holt, command, "--help")
+        assert done.code == 0 and done.out.startswith("Usage: holt "), done

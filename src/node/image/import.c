@@ -344,6 +344,7 @@ static int import_from_archive(struct import *im, int archive, struct error *err
 
 int image_store_import(struct image_store *s, const char *name, const char *path, const char *ref, struct error *err)
 {
+    image_store_tidy(s);
     _cleanup_close_ int lock = image_store_lock(s, LOCK_SH, err), fd = -1;
     _cleanup_json_ struct json *layers = json_array_make();
     struct import im = {.store = s, .name = name, .ref = ref, .source = -1, .layers = layers};

@@ -5,9 +5,9 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strutil.h"
-#include "node/image/unpack.h"
 #include "base/timeutil.h"
 #include "node/image/reference.h"
+#include "node/image/unpack.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -420,4 +420,17 @@ int image_store_remove(struct image_store *s, const char *name, struct error *er
     int r = forget(s, name, err);
 
     return r < 0 ? r : empty_trash(s, err);
+}
+
+void image_store_tidy(struct image_store *s)
+{
+    _cleanup_close_ int lock = image_store_lock(s, LOCK_EX | LOCK_NB, NULL);
+    struct hashmap none = {0};
+
+    if (lock < 0)
+        return; /* an import runs; its directory is no rest */
+    int r = move_to_trash(s, "tmp", &none, NULL);
+    (void)close(take_fd(lock));
+    if (r == 0)
+        (void)empty_trash(s, NULL); /* what stays is tried again */
 }

@@ -47,6 +47,9 @@ int image_store_list(struct image_store *s, struct json **ret, struct error *err
 /* Forgets the name and removes the layers that nothing uses any more. */
 int image_store_remove(struct image_store *s, const char *name, struct error *err);
 
+/* Removes what imports that were killed have left. May take long. */
+void image_store_tidy(struct image_store *s);
+
 /* For import.c. */
 /* The lock: operation is LOCK_SH or LOCK_EX, or'ed with LOCK_NB or not. Held until the returned descriptor is closed.
  */

@@ -345,13 +345,15 @@ static void judge_levels(struct feature_list *l)
         bool ok = features_require(l, levels[i].level, &err) == 0;
         const struct feature *kvm = features_find(l, "kernel", "kvm");
         bool emulated = ok && streq(levels[i].level, "microvm") && (!kvm || kvm->state != FEATURE_OK);
+        bool served = streq(levels[i].level, "native"); /* the only one this version has */
         add(l, "isolation", levels[i].level,
-            !ok        ? FEATURE_MISSING
-            : emulated ? FEATURE_LIMITED
-                       : FEATURE_OK,
+            !ok      ? FEATURE_MISSING
+            : served ? FEATURE_OK
+                     : FEATURE_LIMITED,
             xstrdup(!ok        ? error_text(&err)
-                    : emulated ? "by emulation, slow: no usable KVM"
-                               : "can be used"),
+                    : served   ? "can be used"
+                    : emulated ? "the machine can, by emulation; this version of holt does not use it yet"
+                               : "the machine can; this version of holt does not use it yet"),
             ok ? NULL : xstrdup("see the missing entries below"));
     }
 }
