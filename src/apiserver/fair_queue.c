@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 /* Of one turn of the loop: whichever is reached first. */
-#define TURN_ITEMS 8
+#define TURN_ITEMS 16
 #define TURN_NS (200 * 1000)
 
 struct fair_user {
