@@ -39,12 +39,6 @@ void gateway_refuse_error(struct http_request *req, const struct error *err)
                                             : status_bad_request("%s", error_text(err)));
 }
 
-static void port_forward(void *arg UNUSED, const struct stream_target *target UNUSED, struct http_request *req)
-{
-    gateway_refuse(req, status_failure(501, "NotImplemented",
-                                       "port-forward: sandboxes have no network yet, there is no port to reach", NULL));
-}
-
 static void on_pod(void *arg, const struct kube_resource *r UNUSED, struct json *old, struct json *new)
 {
     if (old || new)
@@ -64,7 +58,7 @@ struct gateway *gateway_new(struct event_base *base, struct informer *pods, cons
                                          .exec = gateway_exec,
                                          .attach = gateway_attach,
                                          .log = gateway_log,
-                                         .port_forward = port_forward};
+                                         .port_forward = gateway_port_forward};
     informer_subscribe(pods, on_pod, g);
     return g;
 }

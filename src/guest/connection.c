@@ -2,6 +2,7 @@
 
 #include "base/macros.h"
 #include "guest/lifecycle.h"
+#include "guest/relay.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -337,6 +338,19 @@ static void request_signal(struct connection *c, const struct guest_fields *fiel
         put_error(c, code, code == ESRCH ? "the process has ended" : NULL);
 }
 
+/* The relay goes on with the socket; what follows the request belongs to it. */
+static void request_connect(struct connection *c, const struct guest_frame *frame, const struct guest_fields *fields)
+{
+    const uint8_t *early = frame->payload + frame->len, *end = c->in.data + c->in.end;
+    int code = relay_open(c->watch.fd, guest_number(fields, GUEST_TAG_PORT, 0), early, (size_t)(end - early));
+    if (code != 0) {
+        put_error(c, code, NULL);
+        return;
+    }
+    c->in.end = (size_t)(early - c->in.data);
+    c->state = CONNECTION_CLOSING;
+}
+
 static bool handle_request(struct connection *c, const struct guest_frame *frame)
 {
     struct guest_fields fields;
@@ -357,6 +371,9 @@ static bool handle_request(struct connection *c, const struct guest_frame *frame
         return true;
     case GUEST_SIGNAL:
         request_signal(c, &fields);
+        return true;
+    case GUEST_CONNECT:
+        request_connect(c, frame, &fields);
         return true;
     case GUEST_SHUTDOWN:
         c->state = CONNECTION_SHUTDOWN;

@@ -17,7 +17,7 @@ static const uint8_t tag_kinds[GUEST_TAG_END] = {
     [GUEST_TAG_SCOPE] = VALUE_U32,         [GUEST_TAG_GRACE_MS] = VALUE_U64,      [GUEST_TAG_PID] = VALUE_U32,
     [GUEST_TAG_CODE] = VALUE_U32,          [GUEST_TAG_TEXT] = VALUE_TEXT,         [GUEST_TAG_STREAM] = VALUE_U32,
     [GUEST_TAG_BYTES] = VALUE_U64,         [GUEST_TAG_STARTED_MS] = VALUE_U64,    [GUEST_TAG_VERSION] = VALUE_U32,
-    [GUEST_TAG_COUNT] = VALUE_U32,
+    [GUEST_TAG_COUNT] = VALUE_U32,         [GUEST_TAG_PORT] = VALUE_U32,
 };
 
 #define T(tag) (1u << GUEST_TAG_##tag)
@@ -34,6 +34,7 @@ static const struct frame_rule frame_rules[GUEST_FRAME_TYPE_END] = {
     [GUEST_ATTACH] = {T(ID), T(STDOUT_OFFSET) | T(STDERR_OFFSET) | T(FLAGS)},
     [GUEST_SIGNAL] = {T(SIGNAL), T(ID) | T(SCOPE)},
     [GUEST_SHUTDOWN] = {T(GRACE_MS), 0},
+    [GUEST_CONNECT] = {T(PORT), 0},
     [GUEST_RESIZE] = {T(ROWS) | T(COLS), 0},
     [GUEST_PONG] = {T(VERSION) | T(COUNT), 0},
     [GUEST_STARTED] = {T(ID) | T(PID), 0},

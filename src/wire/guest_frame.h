@@ -24,6 +24,7 @@
  *  GUEST_LIST                                                 GUEST_PROCESS each, GUEST_DONE
  *  GUEST_SIGNAL    id ("*" is all), signal, scope             GUEST_DONE or GUEST_ERROR
  *  GUEST_SHUTDOWN  grace_ms                                   GUEST_DONE when nothing runs any more; the guest ends
+ *  GUEST_CONNECT   port                                       GUEST_DONE or GUEST_ERROR
  *
  * On an attached connection the client sends GUEST_STDIN, GUEST_STDIN_EOF, GUEST_RESIZE(rows, cols) and
  * GUEST_SIGNAL(signal, scope); it gets GUEST_STDOUT, GUEST_STDERR, GUEST_DROPPED(stream, bytes) and, last,
@@ -43,6 +44,9 @@
  * the exit code, or 128 + signal. The record of an ended process stays for 60 s after its end was told, at most 256 of
  * them. A process with GUEST_FLAG_MAIN takes the sandbox with it: everything is killed, and the guest itself ends with
  * its code as soon as the end was told to someone, or after 10 s.
+ *
+ * Ports. After GUEST_DONE to GUEST_CONNECT there are no frames any more: the socket carries the bytes of a connection
+ * to that port of the sandbox's own loopback, the end of each direction included.
  *
  * A start that fails gives GUEST_ERROR with an errno value and a sentence: ENOENT for a missing executable, ENOTDIR for
  * the working directory, EACCES, ENOEXEC, EEXIST for an id in use, EAGAIN at the limit of processes, EINVAL.
@@ -85,6 +89,7 @@ enum guest_frame_type {
     GUEST_EXIT,
     GUEST_PROCESS,
     GUEST_DONE,
+    GUEST_CONNECT, /* behind the others: numbers stay as guests that run know them */
     GUEST_FRAME_TYPE_END
 };
 
@@ -114,6 +119,7 @@ enum guest_tag {
     GUEST_TAG_STARTED_MS, /* since 1970 */
     GUEST_TAG_VERSION,
     GUEST_TAG_COUNT,
+    GUEST_TAG_PORT,
     GUEST_TAG_END
 };
 

@@ -85,6 +85,13 @@ int guest_request_shutdown(struct guest_buffer *out, uint64_t grace_ms, struct e
     return finish(out, err);
 }
 
+int guest_request_connect(struct guest_buffer *out, uint16_t port, struct error *err)
+{
+    guest_frame_begin(out, GUEST_CONNECT);
+    guest_put_number(out, GUEST_TAG_PORT, port);
+    return finish(out, err);
+}
+
 static bool parse_exit(const struct guest_fields *f, struct guest_exit *ret)
 {
     uint64_t code = guest_number(f, GUEST_TAG_CODE, 0), sig = guest_number(f, GUEST_TAG_SIGNAL, 0);

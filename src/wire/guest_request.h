@@ -31,6 +31,7 @@ int guest_request_attach(struct guest_buffer *out, const char *id, uint64_t stdo
                          uint32_t flags, struct error *err);
 int guest_request_signal(struct guest_buffer *out, const char *id, int sig, enum guest_scope scope, struct error *err);
 int guest_request_shutdown(struct guest_buffer *out, uint64_t grace_ms, struct error *err);
+int guest_request_connect(struct guest_buffer *out, uint16_t port, struct error *err);
 /* GUEST_PING and GUEST_LIST. */
 int guest_request_plain(struct guest_buffer *out, enum guest_frame_type type, struct error *err);
 
