@@ -6,9 +6,13 @@
 #include "base/strutil.h"
 #include "base/timeutil.h"
 
+#include <math.h>
 #include <stdbool.h>
 
+/* Of messages within messages, also across envelopes within a RawExtension. */
 #define DEPTH_MAX 64
+
+static const char magic[] = {'k', '8', 's', '\0'};
 
 struct bytes {
     const unsigned char *p, *end;
@@ -18,6 +22,7 @@ struct field {
     uint64_t number;
     char name[64], type[64];
     bool repeated, map, keep_zero, always, inlined;
+    const struct proto_message *message; /* of type; NULL when it is none of the table */
 };
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -145,19 +150,56 @@ static bool parse_field(const char **p, struct field *f)
     return true;
 }
 
-static bool find_field(const struct proto_message *m, uint64_t number, struct field *f)
-{
-    const char *p = m->fields;
+/* The fields of each message, read from its text when it is first met: bodies name fields by the million. */
+static struct fields {
+    struct field *items;
+    size_t count;
+} * fields_of_messages;
 
-    while (parse_field(&p, f))
-        if (f->number == number)
-            return true;
-    return false;
+static const struct fields *fields_of(const struct proto_message *m)
+{
+    if (!fields_of_messages)
+        fields_of_messages = xcalloc(proto_message_count, sizeof(*fields_of_messages));
+    struct fields *all = &fields_of_messages[m - proto_messages];
+    struct field f;
+
+    if (all->items)
+        return all;
+    for (const char *p = m->fields; parse_field(&p, &f);) {
+        f.message = find_message(m, f.type);
+        all->items = xreallocarray(all->items, all->count + 1, sizeof(f));
+        all->items[all->count++] = f;
+    }
+    return all;
+}
+
+static const struct field *find_field(const struct proto_message *m, uint64_t number)
+{
+    const struct fields *all = fields_of(m);
+
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i].number == number)
+            return &all->items[i];
+    return NULL;
 }
 
 static char *text_of(struct bytes b)
 {
     return xstrndup((const char *)b.p, (size_t)(b.end - b.p));
+}
+
+/* NULL with the error set when b is no text. */
+static struct json *read_text(struct decoder *d, struct bytes b)
+{
+    size_t len = (size_t)(b.end - b.p);
+
+    if (len == 0)
+        return json_string("");
+    if (!utf8_valid((const char *)b.p, len)) {
+        (void)malformed(d, "a string is not UTF-8");
+        return NULL;
+    }
+    return json_string_n((const char *)b.p, len);
 }
 
 static struct json *parse_json(struct decoder *d, struct bytes b)
@@ -188,32 +230,43 @@ static int read_special(struct decoder *d, struct bytes b, struct special *s)
     return r;
 }
 
-static struct json *time_json(const struct special *s, int digits)
+static struct json *time_json(struct decoder *d, const struct special *s, int digits)
 {
     char text[TIME_RFC3339_MAX];
     int64_t ns;
 
     if (!s->has[1] && !s->has[2])
         return NULL;
-    if (__builtin_mul_overflow(s->numbers[1], NSEC_PER_SEC, &ns) ||
-        __builtin_add_overflow(ns, (int32_t)s->numbers[2], &ns))
+    if (s->numbers[2] < 0 || s->numbers[2] >= NSEC_PER_SEC ||
+        __builtin_mul_overflow(s->numbers[1], NSEC_PER_SEC, &ns) || __builtin_add_overflow(ns, s->numbers[2], &ns)) {
+        (void)malformed(d, "a time is out of range");
         return NULL;
+    }
     time_format_rfc3339(ns, digits, text);
     return json_string(text);
 }
 
+/* As Go reads it back: "90s", "-1.5s". */
 static struct json *duration_json(int64_t ns)
 {
+    uint64_t positive = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
     char text[64];
+    int len = snprintf(text, sizeof(text), "%s%llu.%09llu", ns < 0 ? "-" : "",
+                       (unsigned long long)(positive / NSEC_PER_SEC), (unsigned long long)(positive % NSEC_PER_SEC));
 
-    (void)snprintf(text, sizeof(text), "%.9gs", (double)ns / (double)NSEC_PER_SEC);
+    while (text[len - 1] == '0')
+        len--;
+    len -= text[len - 1] == '.';
+    (void)snprintf(text + len, sizeof(text) - (size_t)len, "s"); /* in place of a zero or a point, or behind 31 of 64 */
     return json_string(text);
 }
 
+static struct json *decode_envelope(struct decoder *d, struct bytes all);
+
 static struct json *raw_extension(struct decoder *d, struct bytes b)
 {
-    if (b.end - b.p >= 4 && memcmp(b.p, "k8s", 4) == 0)
-        return proto_decode(b.p, (size_t)(b.end - b.p), d->err);
+    if (b.end - b.p >= 4 && memcmp(b.p, magic, sizeof(magic)) == 0)
+        return decode_envelope(d, b);
     return parse_json(d, b);
 }
 
@@ -234,13 +287,11 @@ static bool decode_special(struct decoder *d, const char *type, struct bytes b, 
         return true;
     struct bytes one = s.bytes[1];
     if (i <= 2)
-        *ret = time_json(&s, i == 1 ? 6 : 0);
+        *ret = time_json(d, &s, i == 1 ? 6 : 0);
     else if (i == 3)
-        *ret = s.has[1] ? json_string_n((const char *)one.p, (size_t)(one.end - one.p)) : NULL;
+        *ret = s.has[1] ? read_text(d, one) : NULL;
     else if (i == 4)
-        *ret = s.numbers[1] == 1
-                   ? json_string_n(s.has[3] ? (const char *)s.bytes[3].p : "", (size_t)(s.bytes[3].end - s.bytes[3].p))
-                   : json_int((int32_t)s.numbers[2]);
+        *ret = s.numbers[1] == 1 ? read_text(d, s.bytes[3]) : json_int((int32_t)s.numbers[2]);
     else if (i == 5)
         *ret = duration_json(s.numbers[1]);
     else
@@ -279,7 +330,10 @@ static bool decode_choice(struct decoder *d, const struct proto_message *from, c
         if (list_item && !items)
             items = json_array_make();
         if (strings || (string_array && v.number == 2)) {
-            json_push(items, json_string_n((const char *)v.bytes.p, (size_t)(v.bytes.end - v.bytes.p)));
+            struct json *text = read_text(d, v.bytes);
+            if (!text)
+                break;
+            json_push(items, text);
             continue;
         }
         struct json *object = json_object_make();
@@ -311,12 +365,14 @@ static int decode_value(struct decoder *d, const struct proto_message *m, const 
 
     *ret = NULL;
     if (streq(type, "b") || streq(type, "i32") || streq(type, "i64") || streq(type, "double")) {
-        if (!scalar)
-            return malformed(d, "bytes where a number belongs");
+        if (v->wire != (streq(type, "double") ? WIRE_64 : WIRE_VARINT))
+            return malformed(d, "another wire type where a number belongs");
         if (!v->scalar && !keep)
             return 0;
         double number;
         memcpy(&number, &v->scalar, sizeof(number));
+        if (streq(type, "double") && !isfinite(number))
+            return malformed(d, "a number is not finite");
         *ret = streq(type, "b")        ? json_boolean(v->scalar != 0)
                : streq(type, "double") ? json_double(number)
                : streq(type, "i32")    ? json_int((int32_t)v->scalar)
@@ -326,17 +382,22 @@ static int decode_value(struct decoder *d, const struct proto_message *m, const 
     if (scalar)
         return malformed(d, "a number where bytes belong");
     if (streq(type, "s")) {
-        *ret = len || keep ? json_string_n((const char *)v->bytes.p, len) : NULL;
-        return 0;
+        *ret = len || keep ? read_text(d, v->bytes) : NULL;
+        return d->err->code ? -EINVAL : 0;
     }
     if (streq(type, "y")) {
         _cleanup_free_ char *encoded = base64_encode(v->bytes.p, len);
         *ret = len || keep ? json_string(encoded) : NULL;
         return 0;
     }
-    if (decode_special(d, type, v->bytes, ret) || decode_choice(d, m, type, v->bytes, ret))
-        return d->err->code ? -EINVAL : 0;
-    const struct proto_message *sub = find_message(m, type);
+    if (decode_special(d, type, v->bytes, ret) || decode_choice(d, m, type, v->bytes, ret)) {
+        if (!d->err->code)
+            return 0;
+        json_unref(*ret);
+        *ret = NULL;
+        return -EINVAL;
+    }
+    const struct proto_message *sub = f->message;
     if (!sub)
         return malformed(d, "a message of unknown type");
     struct json *object = json_object_make();
@@ -360,13 +421,20 @@ static int decode_map_entry(struct decoder *d, const struct proto_message *m, co
 
     while ((r = next_value(d, &b, &v)) > 0) {
         if (v.number == 1 && v.wire == WIRE_BYTES) {
+            if (memchr(v.bytes.p, '\0', (size_t)(v.bytes.end - v.bytes.p)))
+                return malformed(d, "a key holds a zero byte");
             free(key);
             key = text_of(v.bytes);
         } else if (v.number == 2) {
             held = v;
         }
     }
-    if (r < 0 || (r = decode_value(d, m, f, &held, &value)) < 0)
+    if (r < 0)
+        return r;
+    if (!utf8_valid(key, strlen(key)))
+        return malformed(d, "a key is not UTF-8");
+    r = decode_value(d, m, f, &held, &value);
+    if (r < 0)
         return r;
     json_set(map, key, value);
     return 0;
@@ -383,7 +451,7 @@ static int decode_field(struct decoder *d, const struct proto_message *m, const 
         return decode_map_entry(d, m, f, v->bytes, json_ensure_object(object, f->name));
     }
     if (f->inlined) {
-        const struct proto_message *sub = find_message(m, f->type);
+        const struct proto_message *sub = f->message;
         return sub && v->wire == WIRE_BYTES ? decode_message(d, sub, v->bytes, object)
                                             : malformed(d, "a message of unknown type");
     }
@@ -400,15 +468,15 @@ static int decode_field(struct decoder *d, const struct proto_message *m, const 
 static int decode_message(struct decoder *d, const struct proto_message *m, struct bytes b, struct json *object)
 {
     struct value v;
-    struct field f;
     int r;
 
     if (++d->depth > DEPTH_MAX)
         return malformed(d, "nested too deeply");
     while ((r = next_value(d, &b, &v)) > 0) {
-        if (!find_field(m, v.number, &f))
+        const struct field *f = find_field(m, v.number);
+        if (!f)
             continue; /* of a newer version */
-        r = decode_field(d, m, &f, &v, object);
+        r = decode_field(d, m, f, &v, object);
         if (r < 0)
             break;
     }
@@ -424,6 +492,9 @@ static const struct proto_message *find_kind(const char *api_version, const char
 
     if (streq(kind, "DeleteOptions"))
         return lookup("meta/v1.DeleteOptions");
+    const char *dot = strchr(api_version, '.');
+    if (slash && dot && dot < slash && (slash - dot < 7 || strncmp(slash - 7, ".k8s.io", 7) != 0))
+        return NULL; /* a custom resource's group */
     if (slash)
         (void)snprintf(name, sizeof(name), "%.*s/%s.%s", (int)strcspn(api_version, "./"), api_version, slash + 1, kind);
     else
@@ -453,30 +524,38 @@ static int read_envelope(struct decoder *d, struct bytes b, char **ret_version, 
     return r;
 }
 
+static struct json *decode_envelope(struct decoder *d, struct bytes all)
+{
+    _cleanup_free_ char *version = NULL, *kind = NULL;
+    struct bytes raw = {0};
+
+    if (all.end - all.p < 4 || memcmp(all.p, magic, sizeof(magic)) != 0) {
+        (void)malformed(d, "the body does not begin as one");
+        return NULL;
+    }
+    all.p += sizeof(magic);
+    if (read_envelope(d, all, &version, &kind, &raw) < 0)
+        return NULL;
+    const struct proto_message *m = version && kind ? find_kind(version, kind) : NULL;
+    if (!m) {
+        (void)error_set(d->err, EINVAL, "protobuf: no kind \"%s\" in version \"%s\"", kind ? kind : "",
+                        version ? version : "");
+        return NULL;
+    }
+    struct json *object = json_build("{s:s, s:s}", "apiVersion", version, "kind", kind);
+    if (decode_message(d, m, raw, object) == 0)
+        return object;
+    json_unref(object);
+    return NULL;
+}
+
 struct json *proto_decode(const void *data, size_t len, struct error *err)
 {
     struct error ours = ERROR_INIT;
     struct decoder d = {.err = &ours};
-    struct bytes all = {(const unsigned char *)data + 4, (const unsigned char *)data + len}, raw = {0};
-    _cleanup_free_ char *version = NULL, *kind = NULL;
-    struct json *object = NULL;
-    const struct proto_message *m;
+    struct json *object = decode_envelope(&d, (struct bytes){data, (const unsigned char *)data + len});
 
-    if (len < 4 || memcmp(data, "k8s", 4) != 0) {
-        (void)malformed(&d, "the body does not begin as one");
-    } else if (read_envelope(&d, all, &version, &kind, &raw) == 0) {
-        m = version && kind ? find_kind(version, kind) : NULL;
-        if (!m) {
-            (void)error_set(&ours, EINVAL, "protobuf: no kind \"%s\" in version \"%s\"", kind ? kind : "",
-                            version ? version : "");
-        } else {
-            object = json_build("{s:s, s:s}", "apiVersion", version, "kind", kind);
-            (void)decode_message(&d, m, raw, object); /* ours tells */
-        }
-    }
-    if (!ours.code)
-        return object;
-    json_unref(object);
-    (void)error_move(err, &ours);
-    return NULL;
+    if (!object)
+        (void)error_move(err, &ours);
+    return object;
 }
