@@ -99,14 +99,21 @@ static void handle_resource(struct exchange *x)
     exchange_answer(x);
 }
 
-static bool health_path(const char *path)
+/* Answers /readyz and the like, and /readyz/ping: that it answers is all there is to check. */
+static bool answer_health(struct http_request *req)
 {
-    static const char *const paths[] = {"/healthz", "/livez", "/readyz"};
+    static const char *const names[] = {"healthz", "livez", "readyz"};
+    const char *path = http_path(req);
 
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
-        const char *rest = str_skip_prefix(path, paths[i]);
-        if (rest && (!*rest || *rest == '/'))
-            return true;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *rest = str_skip_prefix(path + (*path == '/'), names[i]);
+        if (!rest || (*rest && !streq(rest, "/") && !streq(rest, "/ping")))
+            continue;
+        _cleanup_free_ char *text = !streq(rest, "/ping") && http_query(req, "verbose")
+                                        ? xasprintf("[+]ping ok\n%s check passed\n", names[i])
+                                        : xstrdup("ok");
+        http_respond(req, 200, "text/plain; charset=utf-8", text, strlen(text));
+        return true;
     }
     return false;
 }
@@ -147,10 +154,8 @@ void apiserver_handle(void *arg, struct http_request *req)
 {
     struct apiserver *s = arg;
 
-    if (health_path(http_path(req))) {
-        http_respond(req, 200, "text/plain; charset=utf-8", "ok", 2);
+    if (answer_health(req))
         return;
-    }
     struct exchange *x = exchange_new(s, req);
     int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
     x->user = authenticate(s->authenticator, req);
