@@ -250,6 +250,23 @@ static int make_namespaces(struct apiserver *s, struct error *err)
     return 0;
 }
 
+/* The class of the volumes that the node makes. Who wants another default takes the annotation away; it stays away. */
+static int make_storage_class(struct apiserver *s, struct error *err)
+{
+    static const char name[] = "holt-local";
+    const struct resource *r = resource_by_plural(s->resources, "storage.k8s.io", "v1", "storageclasses");
+    _cleanup_json_ struct json *body =
+        json_build("{s:{s:s, s:{s:s}}, s:s, s:s, s:s}", "metadata", "name", name, "annotations",
+                   "storageclass.kubernetes.io/is-default-class", "true", "provisioner", "holt.dev/local",
+                   "reclaimPolicy", "Delete", "volumeBindingMode", "Immediate");
+    struct api_call c = api_internal_call(s, VERB_CREATE, r, "", "");
+
+    if (store_get(s->store, r->store_name, name))
+        return 0;
+    c.body = body;
+    return run(&c, name, err);
+}
+
 static int fill(struct apiserver *s, struct error *err)
 {
     const struct json *bundled = resource_table_bundled_crds(s->resources);
@@ -264,7 +281,7 @@ static int fill(struct apiserver *s, struct error *err)
     for (size_t i = 0; i < json_size(bundled); i++)
         if (store_bundled(s, json_item(bundled, i), err) < 0)
             return -1;
-    if (make_namespaces(s, err) < 0)
+    if (make_namespaces(s, err) < 0 || make_storage_class(s, err) < 0)
         return -1;
     terminations_scan(s->terminations);
     return 0;

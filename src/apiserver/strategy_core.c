@@ -213,11 +213,35 @@ const struct strategy strategy_events_v1 = {
 
 /* --- claims --- */
 
+#define DEFAULT_CLASS "storageclass.kubernetes.io/is-default-class"
+
+/* A claim that names no class ("" is a name) gets the default one; of several the newest. */
+static void set_default_class(struct api_call *c, struct json *spec)
+{
+    size_t count;
+    struct stored **list = store_list(c->server->store, "storage.k8s.io/storageclasses", NULL, &count);
+    const struct json *found = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct json *class = list[i]->value;
+        if (streq_null(object_annotation(class, DEFAULT_CLASS), "true") &&
+            (!found || strcmp(json_str_or(json_at(class, "metadata", "creationTimestamp", NULL), ""),
+                              json_str_or(json_at(found, "metadata", "creationTimestamp", NULL), "")) > 0))
+            found = class;
+    }
+    if (found)
+        json_set_str(spec, "storageClassName", object_name(found));
+    store_list_free(list, count);
+}
+
 static int prepare_claim(struct api_call *c, struct json *o, const struct json *old)
 {
-    (void)c;
-    if (!old)
-        json_set(o, "status", json_build("{s:s}", "phase", "Pending"));
+    if (old)
+        return 0;
+    json_set(o, "status", json_build("{s:s}", "phase", "Pending"));
+    if (json_is(json_get(o, "spec"), JSON_OBJECT) && !json_get(json_get(o, "spec"), "storageClassName") &&
+        !object_annotation(o, "volume.beta.kubernetes.io/storage-class"))
+        set_default_class(c, json_own(o, "spec"));
     return 0;
 }
 

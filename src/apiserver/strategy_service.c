@@ -7,6 +7,8 @@
 #include "base/strutil.h"
 #include "kube/object.h"
 
+#include <arpa/inet.h>
+
 #define RANGE_PREFIX "10.96."
 #define RANGE_FIRST 2u /* .0.0 is the network, .0.1 the API server's by custom */
 #define RANGE_LAST 65534u
@@ -125,6 +127,22 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     return external_name ? 0 : set_address(c, spec, old);
 }
 
+/* A new address must be one that could have been chosen. */
+static void check_address(const char *ip, struct field_errors *errors)
+{
+    struct in_addr a;
+
+    if (inet_pton(AF_INET, ip, &a) != 1)
+        field_invalid_str(errors, "spec.clusterIPs[0]", ip,
+                          "must be empty, 'None', or a valid IPv4 address, e.g. 10.96.9.8");
+    else if (!str_skip_prefix(ip, RANGE_PREFIX) || (ntohl(a.s_addr) & 0xffff) < RANGE_FIRST ||
+             (ntohl(a.s_addr) & 0xffff) > RANGE_LAST)
+        field_invalid_str(errors, "spec.clusterIPs", ip,
+                          "failed to allocate IP %s: the provided IP is not in the valid range. The range of valid IPs "
+                          "is 10.96.0.0/16",
+                          ip);
+}
+
 static void validate(const struct api_call *c, const struct json *o, const struct json *old,
                      struct field_errors *errors)
 {
@@ -142,6 +160,8 @@ static void validate(const struct api_call *c, const struct json *o, const struc
     if (!old && address_of(o) && hashmap_get(&c->server->addresses->used, ip))
         field_invalid_str(errors, "spec.clusterIPs", ip, "failed to allocate IP %s: provided IP is already allocated",
                           ip);
+    if (!old && address_of(o))
+        check_address(ip, errors);
     for (size_t i = 0; i < json_size(ports); i++) {
         const struct json *p = json_item(ports, i);
         int64_t number = json_int_or(json_get(p, "port"), 0);

@@ -323,6 +323,28 @@ static void put_endpoints(const struct world *w, const struct json *service, con
     put(w, &KUBE_ENDPOINTS, wanted, members, plan);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(object_name(*(struct json *const *)a), object_name(*(struct json *const *)b));
+}
+
+/* The Pods of the Service, by name: the caches have no order, and what is written must not change with theirs. */
+static struct json *selected_pods(const struct world *w, const struct json *service)
+{
+    _cleanup_json_ struct json *all = w->list(w, &KUBE_PODS, object_namespace(service));
+    _cleanup_free_ struct json **found = xcalloc(json_size(all) + 1, sizeof(*found));
+    struct json *pods = json_array_make();
+    size_t n = 0;
+
+    for (size_t i = 0; i < json_size(all); i++)
+        if (selects(service, json_item(all, i)))
+            found[n++] = json_item(all, i);
+    qsort(found, n, sizeof(*found), by_name);
+    for (size_t i = 0; i < n; i++)
+        json_push(pods, json_ref(found[i]));
+    return pods;
+}
+
 static void reconcile(const struct world *w, const char *ns, const char *name, struct plan *plan)
 {
     const struct json *service = w->get(w, &KUBE_SERVICES, ns, name);
@@ -335,10 +357,7 @@ static void reconcile(const struct world *w, const char *ns, const char *name, s
     }
     if (object_deleting(service) || !is_kept(service))
         return;
-    _cleanup_json_ struct json *all = w->list(w, &KUBE_PODS, ns), *pods = json_array_make();
-    for (size_t i = 0; i < json_size(all); i++)
-        if (selects(service, json_item(all, i)))
-            json_push(pods, json_ref(json_item(all, i)));
+    _cleanup_json_ struct json *pods = selected_pods(w, service);
     put_slices(w, service, pods, plan);
     put_endpoints(w, service, pods, plan);
 }

@@ -98,3 +98,31 @@ def test_priority_classes(plane, namespace):
     plane.kubectl("label", "pod", "high", "a=b")  # an update keeps it
     assert plane.get("pod", "high")["spec"]["priority"] == 1000
     plane.kubectl("delete", "priorityclass", name)
+
+
+def test_addresses(plane, namespace):
+    port = [{"port": 1}]
+    for ip, why in (("10.97.0.1", "not in the valid range"), ("10.96.0.1", "not in the valid range"),
+                    ("nonsense", "a valid IPv4 address")):
+        assert why in create(plane, service("bad", port, clusterIP=ip), ok=False)
+    create(plane, service("one", port, clusterIP="10.96.77.7"))
+    assert "already allocated" in create(plane, service("two", port, clusterIP="10.96.77.7"), ok=False)
+    plane.kubectl("delete", "service", "one")
+    create(plane, service("two", port, clusterIP="10.96.77.7"))
+    create(plane, service("headless", port, clusterIP="None"))
+    plane.stop()
+    plane.start()
+    assert "already allocated" in create(plane, service("three", port, clusterIP="10.96.77.7"), ok=False)
+
+
+def test_default_storage_class(plane, namespace):
+    def claim(name, **spec):
+        create(plane, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+                       "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}})
+        return plane.get("pvc", name)["spec"].get("storageClassName")
+
+    made = plane.get("storageclass", "holt-local")
+    assert made["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true"
+    assert claim("a") == "holt-local"
+    assert claim("b", storageClassName="") == ""
+    assert claim("c", storageClassName="other") == "other"
