@@ -1,5 +1,6 @@
-// The JavaScript client of Kubernetes, as it comes from npm: objects, informers, exec, logs, apply.
+// The JavaScript client of Kubernetes, as it comes from npm: objects, informers, exec, logs, apply, port-forward.
 import assert from 'node:assert/strict';
+import net from 'node:net';
 import { PassThrough, Writable } from 'node:stream';
 import { after, before, test } from 'node:test';
 import * as k8s from '@kubernetes/client-node';
@@ -185,4 +186,36 @@ test('logs: follow to the end', async () => {
   await new k8s.Log(kc).log(namespace, 'logger', 'main', out, { follow: true });
   await new Promise((resolve) => out.on('finish', resolve));
   assert.equal(out.text(), '1\n2\n3\n');
+});
+
+test('port-forward: a server in the sandbox', async () => {
+  const server = ['python3', '-c', `
+import socketserver
+class H(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line.upper())
+socketserver.ThreadingTCPServer(("127.0.0.1", 7007), H).serve_forever()`];
+  await readySandbox('server', server);
+  for (let up = false; !up; ) {
+    const probe = 'import socket; socket.create_connection(("127.0.0.1", 7007))';
+    up = (await exec('server', ['python3', '-c', probe])).status.status === 'Success';
+  }
+  const forward = new k8s.PortForward(kc);
+  const listener = net.createServer((socket) => {
+    forward.portForward(namespace, 'server', [7007], socket, null, socket);
+  });
+  await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
+  const talk = (text) =>
+    new Promise((resolve, reject) => {
+      const socket = net.connect(listener.address().port, '127.0.0.1', () => socket.write(text));
+      socket.once('data', (data) => {
+        resolve(data.toString());
+        socket.destroy();
+      });
+      socket.once('error', reject);
+    });
+  const answers = await Promise.all([1, 2, 3].map((i) => talk(`hello ${i}\n`)));
+  assert.deepEqual(answers, ['HELLO 1\n', 'HELLO 2\n', 'HELLO 3\n']);
+  listener.close();
 });

@@ -46,4 +46,4 @@ def test_kubernetes_client_node(up, installed, record_property):
     failed = {c.get("name"): "".join(c.find("failure").itertext()) for c in cases if c.find("failure") is not None}
     record_property("cases", len(cases))
     assert not failed and done.returncode == 0, f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    assert len(cases) >= 6
+    assert len(cases) >= 7
