@@ -13,9 +13,20 @@ static int refuse_method(struct api_call *c)
     return api_fail(c, status_no_method(&s, verb_name(c->verb)));
 }
 
+struct json *api_refused(const struct api_call *c)
+{
+    struct api_subject s = api_subject(c);
+
+    if (c->verb == VERB_CREATE || c->verb == VERB_UPDATE || c->verb == VERB_PATCH)
+        return status_forbidden(&s, c->resource->refused, NULL);
+    return *c->name ? status_not_found(&s) : status_failure(405, "MethodNotAllowed", c->resource->refused, NULL);
+}
+
 /* Whether the resource, or its subresource, has the verb at all. */
 static int check_verb(struct api_call *c)
 {
+    if (c->resource->refused)
+        return api_fail(c, api_refused(c));
     if (!*c->subresource)
         return resource_has_verb(c->resource, verb_name(c->verb)) ? 0 : refuse_method(c);
     const struct resource_subresource *sub = resource_subresource(c->resource, c->subresource);

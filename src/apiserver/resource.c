@@ -105,7 +105,8 @@ static void fill_storage(struct resource *r, const struct json *d)
 {
     const struct json *as = json_get(d, "storedAs");
 
-    r->stored = json_bool_or(json_get(d, "stored"), true);
+    r->refused = json_str(json_get(d, "refused"));
+    r->stored = !r->refused && json_bool_or(json_get(d, "stored"), true);
     r->storage_group = json_str_or(json_get(as, "group"), r->group);
     r->storage_version = json_str_or(json_get(as, "version"), json_str_or(json_get(d, "storageVersion"), r->version));
     r->store_name = xasprintf("%s/%s", r->storage_group, r->plural);

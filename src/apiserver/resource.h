@@ -47,6 +47,8 @@ struct resource {
     bool namespaced;
     bool is_custom;
     bool stored;               /* false: questions that are answered and not kept (SubjectAccessReview) */
+    /* Why nothing of this kind can be made, in place of any other answer; NULL for kinds that are served. */
+    const char *refused;
     bool has_status;           /* has a status subresource */
     bool has_generation;       /* metadata.generation counts changes of the wanted state */
     bool returns_deleted;      /* DELETE answers with the object instead of a Status */

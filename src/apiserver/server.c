@@ -76,6 +76,10 @@ static void handle_resource(struct exchange *x)
     x->call.ns = r->namespaced ? i->ns : "";
     x->call.name = i->name;
     x->call.subresource = i->subresource;
+    if (r->refused) {
+        exchange_refuse(x, api_refused(&x->call));
+        return;
+    }
     if (pod_streams_wants(&x->call)) {
         pod_streams_handle(x);
         return;

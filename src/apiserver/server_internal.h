@@ -122,6 +122,8 @@ void PRINTF_LIKE(2, 3) api_warn(struct api_call *c, const char *fmt, ...);
 /* A call by the server itself; fill in the rest. name and ns are borrowed; "" = none. */
 struct api_call api_internal_call(struct apiserver *s, enum api_verb verb, const struct resource *r, const char *ns,
                                   const char *name);
+/* The answer to any call for a kind that is known and not served (resource.h); needs no body. */
+struct json *api_refused(const struct api_call *c);
 /* The handler for c->verb (all but watch); subresources included. */
 void api_execute(struct api_call *c);
 
