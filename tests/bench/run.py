@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -58,10 +59,52 @@ def with_holt(holt, build, rounds):
         config = data / "admin.kubeconfig"
         api = lines([build / "tests/bench/bench_api", config, rounds])
         load = lines([build / "tests/bench/bench_apiserver", config, 64, 5000, "configmap"])
-        return rss, api, load
+        watch = lines([build / "tests/bench/bench_watch", config])
+        return rss, api, load, watch
     finally:
         up.terminate()
         up.wait(60)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def with_many_objects(holt, build, count=50000):
+    """The API server alone with many Sandboxes: memory, start, idle."""
+    work = pathlib.Path(tempfile.mkdtemp(prefix="holt-bench-"))
+    config = work / "config"
+
+    def start():
+        read_end, write_end = os.pipe()
+        argv = [holt, "control", "--data-dir", work / "data", "--run-dir", work / "run", "--kubeconfig", config]
+        argv += ["--listen", f"127.0.0.1:{port}", "--ready-fd", write_end]
+        with open(work / "log", "ab") as log:
+            began = time.monotonic()
+            process = subprocess.Popen([str(a) for a in argv], stdout=log, stderr=log, pass_fds=[write_end])
+            os.close(write_end)
+            with os.fdopen(read_end) as ready:
+                assert ready.read(5) == "ready", (work / "log").read_text()
+            return process, time.monotonic() - began
+
+    port = free_port()
+    try:
+        process, _ = start()
+        empty = rss_kib(process.pid)
+        lines([build / "tests/bench/bench_apiserver", config, 64, count, "sandbox", "keep"])
+        process.terminate()
+        process.wait(60)
+        process, start_s = start()
+        time.sleep(3)
+        full, before = rss_kib(process.pid), cpu_seconds(process.pid)
+        time.sleep(5)
+        idle_s = cpu_seconds(process.pid) - before
+        process.terminate()
+        process.wait(60)
+        return {"bytes_each": (full - empty) * 1024 / count, "start_s": start_s, "idle_s": idle_s}
+    finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
@@ -75,7 +118,7 @@ def machine():
     return f"{os.cpu_count()} × {model}, {memory} GiB, Linux {os.uname().release}"
 
 
-def report(start, rss, api, load):
+def report(start, rss, api, load, watch, many):
     ours = next(r for r in start if r["label"] == "holt run")
     peer = next((r for r in start if r["label"].startswith("bwrap")), None)
     out = ["# Benchmarks", "", "Written by `make bench` (`tests/bench/run.py --write`): run it again to check each number.", ""]
@@ -109,6 +152,23 @@ def report(start, rss, api, load):
             f"| {r['name']} | {r['clients']} | {r['n']} | {r['per_second']:.0f} "
             f"| {r['p50_us'] / 1000:.2f} | {r['p99_us'] / 1000:.2f} |"
         )
+    out += ["", "One write and 1,000 watchers on this machine, and a list of 10,000 objects to its last byte.", ""]
+    out += ["| what | n | p50 ms | p99 ms | max ms | goal |", "|---|---|---|---|---|---|"]
+    labels = {
+        "fanout_each": ("write → one of the watchers", "p99 ≤ 20 ms"),
+        "fanout_all": ("write → the last watcher", ""),
+        "list": ("list", "≤ 150 ms"),
+    }
+    for r in watch:
+        label, goal = labels[r["name"]]
+        out.append(
+            f"| {label} | {r['n']} | {r['p50_us'] / 1000:.1f} | {r['p99_us'] / 1000:.1f} | {r['max_us'] / 1000:.1f} | {goal} |"
+        )
+    out += ["", "## 50,000 objects", "", "Suspended Sandboxes in the API server alone.", ""]
+    out += ["| what | | goal |", "|---|---|---|"]
+    out.append(f"| resident memory of each | {many['bytes_each'] / 1000:.1f} kB | ≤ 20 kB |")
+    out.append(f"| start until it serves | {many['start_s']:.2f} s | ≤ 2 s |")
+    out.append(f"| processor time in 5 idle seconds | {many['idle_s']:.2f} s | 0 |")
     out += ["", "## Memory when idle", "", "| process | RSS MiB |", "|---|---|"]
     out += [f"| {name} | {kib / 1024:.1f} |" for name, kib in sorted(rss.items())]
     out += ["", "Goal: `holt-control` ≤ 30 MiB.", ""]
@@ -125,14 +185,14 @@ def main():
         sys.exit("needs root")
     holt = os.path.abspath(args.holt)
     build = pathlib.Path(holt).parent
-    targets = ["bench_api", "bench_apiserver", "bench_start"]
+    targets = ["bench_api", "bench_apiserver", "bench_start", "bench_watch"]
     subprocess.run(["ninja", "-C", str(build), *(f"tests/bench/{t}" for t in targets)], check=True, stdout=subprocess.DEVNULL)
     with tempfile.NamedTemporaryFile(suffix=".json") as results:
         start_argv = [sys.executable, ROOT / "tests/bench/start.py", "--holt", holt, "--timer", build / "tests/bench/bench_start"]
         start_argv += ["--rounds", args.rounds, "--json", results.name]
         subprocess.run([str(a) for a in start_argv], check=True, stdout=subprocess.DEVNULL)
         start = json.load(results)["results"]
-    text = report(start, *with_holt(holt, build, args.rounds))
+    text = report(start, *with_holt(holt, build, args.rounds), with_many_objects(holt, build))
     print(text)
     if args.write:
         (ROOT / "docs/benchmarks.md").write_text(text)
