@@ -37,11 +37,24 @@ static bool identity_ok(const struct json *claim)
            path_component_ok(object_uid(claim));
 }
 
+static bool is_block(const struct json *claim)
+{
+    return streq(json_str_or(json_at(claim, "spec", "volumeMode", NULL), "Filesystem"), "Block");
+}
+
 char *claims_path(void *arg, const char *ns, const char *name, struct error *err)
 {
     struct claims *c = arg;
     struct json *claim = informer_get(c->informer, ns, name);
 
+    if (claim && is_block(claim)) {
+        (void)error_set(err, EINVAL,
+                        "persistentvolumeclaim \"%s\": spec.volumeMode: block volumes are not supported by "
+                        "this node",
+                        name);
+        error_set_reason(err, REASON_CONFIG);
+        return NULL;
+    }
     if (claim && !object_deleting(claim) && identity_ok(claim))
         return claim_path(c->node, claim);
     (void)error_set(err, ENOENT, "persistentvolumeclaim \"%s\" %s", name, claim ? "is being deleted" : "not found");
@@ -153,7 +166,7 @@ static bool may_bind(struct claims *c, const struct json *claim)
         return false;
     if (*volume && !streq(volume, ours))
         return false; /* for a volume that somebody else provides */
-    if (streq(json_str_or(json_get(spec, "volumeMode"), "Filesystem"), "Block")) {
+    if (is_block(claim)) {
         node_event(c->node, claim, "Warning", "ProvisioningFailed",
                    "spec.volumeMode: block volumes are not supported by this node");
         return false;

@@ -11,6 +11,7 @@
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
+#include <malloc.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@
 #define PIPELINE_MAX_BYTES (64u << 10)
 /* How long a refused client may go on sending before it is cut off. */
 #define LINGER_MS 2000
+/* So many have been there at once: their memory is given back when they are gone. */
+#define RUSH_CONNECTIONS 256
 
 static void conn_release(struct http_conn *c)
 {
@@ -363,6 +366,16 @@ void http_conn_begin(struct http_conn *c)
     (void)bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
 
+/* After a rush most of the heap is empty, and would stay with the process. */
+static void give_memory_back(struct http_server *s)
+{
+    s->most = MAX(s->most, s->count);
+    if (s->most < RUSH_CONNECTIONS || s->count > s->most / 4)
+        return;
+    (void)malloc_trim(0); /* whether there was any does not matter */
+    s->most = s->count;
+}
+
 static void on_sweep(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
 {
     struct http_server *s = arg;
@@ -373,6 +386,7 @@ static void on_sweep(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
         sweep_conn(c, now);
     }
     http_accept_resume(s);
+    give_memory_back(s);
     report_drained(s);
 }
 

@@ -17,7 +17,7 @@ struct http_server {
     void *arg;
     struct event *accept_event, *sweep;
     struct http_conn *conns;
-    size_t count;
+    size_t count, most; /* connections: now, and since memory was given back last */
     bool draining, accept_paused;
     int64_t complained_ns; /* when the log last heard of connections that could not be taken */
     unsigned complaints;   /* since then */

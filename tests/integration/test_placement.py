@@ -126,3 +126,11 @@ def test_a_claim_that_is_none(up):
     up.create(sandbox("s", volumeClaimTemplates=[{"metadata": {"name": "d"}, "spec": {}}]))
     ready = wait_until(lambda: condition_of(up.get("sandbox", "s"), "Ready"))
     assert ready["reason"] == "ReconcilerError" and "spec.accessModes: Required value" in ready["message"]
+
+
+def test_a_block_volume(up):
+    """Not a directory instead."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "volumeMode": "Block"}
+    mount = [{"name": "d", "mountPath": "/d"}]
+    up.create(sandbox("s", _volumeMounts=mount, volumeClaimTemplates=[{"metadata": {"name": "d"}, "spec": claim}]))
+    wait_until(lambda: "block volumes" in (condition_of(up.get("sandbox", "s"), "Ready") or {}).get("message", ""))
