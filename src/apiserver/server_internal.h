@@ -39,9 +39,9 @@ struct apiserver {
     struct object_schemas *schemas;
     struct authenticator *authenticator;
     struct static_paths *paths;
-    struct audit *audit; /* NULL = none */
+    struct audit *audit;      /* NULL = none */
     struct fair_queue *queue; /* requests whose user is known */
-    char *node_name;     /* the one node of the embedded mode; NULL = pods are bound by someone else */
+    char *node_name;          /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;
     struct event_expiry *event_expiry;

@@ -21,8 +21,14 @@
 #include <stdio.h>
 
 #define NAME "fanout"
+#define WATCH "/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Dfanout"
 #define LISTS 20
 #define WATCHES_OF_A_CLIENT 50 /* it has 64 connections */
+
+struct watcher {
+    struct bench *bench;
+    bool synced;
+};
 
 struct bench {
     struct event_base *base;
@@ -35,22 +41,22 @@ struct bench {
     uint64_t made, to_make, bytes;
 };
 
-static void on_event(void *arg, enum kube_event_type type, struct json *object)
+/* The bytes of a watch: an event ends with a newline. The first is the object as it is. */
+static void on_event(void *arg, const char *data, size_t len)
 {
-    struct bench *b = arg;
+    struct watcher *w = arg;
+    struct bench *b = w->bench;
 
-    if (type != KUBE_MODIFIED || !streq(object_name(object), NAME))
+    if (!memchr(data, '\n', len))
         return;
+    if (!w->synced) {
+        w->synced = true;
+        if (++b->synced == b->watchers)
+            (void)event_base_loopbreak(b->base);
+        return;
+    }
     b->each[b->each_count++] = time_monotonic_ns() - b->started_ns;
     if (++b->heard == b->watchers)
-        (void)event_base_loopbreak(b->base);
-}
-
-static void on_synced(void *arg, int64_t revision UNUSED)
-{
-    struct bench *b = arg;
-
-    if (++b->synced == b->watchers)
         (void)event_base_loopbreak(b->base);
 }
 
@@ -58,6 +64,11 @@ static void die(const char *what, const struct error *err)
 {
     fprintf(stderr, "bench_watch: %s: %s\n", what, error_text(err));
     exit(1);
+}
+
+static void on_watch_ended(void *arg UNUSED, const struct error *err)
+{
+    die("watch", err);
 }
 
 static void on_written(void *arg UNUSED, int status UNUSED, struct json *object UNUSED, const struct error *err)
@@ -173,7 +184,7 @@ static void long_lists(struct bench *b, const struct kubeconfig *config, uint64_
 
 int main(int argc, char **argv)
 {
-    static const struct kube_watch_callbacks callbacks = {.event = on_event, .synced = on_synced};
+    static const struct http_call_callbacks callbacks = {.data = on_event, .failed = on_watch_ended};
     struct bench b = {.watchers = 1000};
     uint64_t writes = 50, listed = 10000;
     struct kubeconfig config = {0};
@@ -193,22 +204,25 @@ int main(int argc, char **argv)
     b.to_make = 1;
     make(&b, NAME);
     (void)event_base_dispatch(b.base);
-    struct kube_watch **watches = xcalloc(b.watchers, sizeof(*watches));
-    struct kube **clients = xcalloc(b.watchers / WATCHES_OF_A_CLIENT + 1, sizeof(*clients));
-    for (uint64_t i = 0; i < b.watchers; i += WATCHES_OF_A_CLIENT)
-        if (!(clients[i / WATCHES_OF_A_CLIENT] = kube_http_new(b.base, &config, "bench", &err)))
+    struct watcher *watchers = xcalloc(b.watchers, sizeof(*watchers));
+    struct http_client **clients = xcalloc(b.watchers / WATCHES_OF_A_CLIENT + 2, sizeof(*clients));
+    struct ssl_ctx_st **tls = xcalloc(b.watchers / WATCHES_OF_A_CLIENT + 2, sizeof(*tls));
+    for (uint64_t i = 0; i < b.watchers; i++) {
+        uint64_t k = i / WATCHES_OF_A_CLIENT;
+        if (!clients[k] && !(clients[k] = kube_http_client_new(b.base, &config, "bench", &tls[k], &err)))
             die("connect", &err);
-    for (uint64_t i = 0; i < b.watchers; i++)
-        watches[i] =
-            kube_watch_start(clients[i / WATCHES_OF_A_CLIENT], &KUBE_CONFIGMAPS, "default", NULL, NULL, &callbacks, &b);
+        watchers[i].bench = &b;
+        (void)http_call(clients[k], "GET", WATCH, NULL, NULL, 0, 0, &callbacks, &watchers[i]);
+    }
     (void)event_base_dispatch(b.base);
     fan_out(&b, writes);
-    for (uint64_t i = 0; i < b.watchers; i++)
-        kube_watch_stop(watches[i]);
-    for (uint64_t i = 0; i < b.watchers; i += WATCHES_OF_A_CLIENT)
-        kube_free(clients[i / WATCHES_OF_A_CLIENT]);
-    free(watches);
+    for (uint64_t k = 0; k <= b.watchers / WATCHES_OF_A_CLIENT && clients[k]; k++) {
+        http_client_free(clients[k]);
+        tls_context_free(tls[k]);
+    }
     free(clients);
+    free(tls);
+    free(watchers);
     long_lists(&b, &config, listed);
     kube_free(b.kube);
     kubeconfig_free(&config);
