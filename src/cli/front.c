@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "cli/cli.h"
+#include "cli/run_image.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -27,8 +28,11 @@ static char *beside_us(void)
 
 int main(int argc, char **argv)
 {
-    if (argc >= 2 && streq(argv[1], "run"))
-        return cmd_run(argc - 1, argv + 1);
+    if (argc >= 2 && streq(argv[1], "run")) {
+        int status = cmd_run(argc - 1, argv + 1);
+        if (status != RUN_NEEDS_CORE)
+            return status;
+    }
     _cleanup_free_ char *core = beside_us();
     if (core)
         (void)execv(core, argv); /* what follows is for when it is not there */

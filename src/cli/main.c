@@ -1,6 +1,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "cli/command.h"
+#include "cli/run_image.h"
 #include "cli/version.h"
 
 #include <stdio.h>
@@ -54,6 +55,7 @@ int main(int argc, char **argv)
         return CLI_USAGE;
     }
     const char *name = argv[1];
+    run_find_image = run_image_find;
     if (streq(name, "--version"))
         return cmd_version(argc - 1, argv + 1);
     if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {

@@ -5,6 +5,7 @@
  * On this path nothing of libevent, TLS or the API is used: the time to the command's first instruction counts.
  */
 #include "cli/cli.h"
+#include "cli/run_image.h"
 #include "cli/run_session.h"
 
 #include "base/memory.h"
@@ -31,7 +32,7 @@
 #define MEMORY_MIN (4u << 20) /* below this not even the first process starts */
 
 struct run_options {
-    const char *image, *cpus, *workdir, *user, *hostname;
+    const char *image, *data_dir, *cpus, *workdir, *user, *hostname;
     uint64_t memory;
     int64_t pids, timeout_ns;
     char **volumes, **env, **cap_drop;
@@ -45,37 +46,49 @@ static void run_options_done(struct run_options *o)
     strv_free(o->cap_drop);
 }
 
+int (*run_find_image)(const char *data_dir, const char *name, struct run_image *ret, struct error *err);
+
 struct root {
     struct host_image host;
-    char *lowers[2]; /* NULL-terminated */
+    struct run_image image; /* of "host" and "dir:" its lowers alone */
 };
 
 static void root_done(struct root *r)
 {
     host_image_done(&r->host);
-    free(r->lowers[0]);
+    strv_free(r->image.lowers);
+    strv_free(r->image.env);
+    strv_free(r->image.words);
+    free(r->image.workdir);
+    free(r->image.user);
+    if (r->image.lock >= 0)
+        (void)close(r->image.lock);
 }
 
-static int find_root(const char *image, struct root *ret, struct error *err)
+static bool is_named(const char *image)
 {
+    return !streq(image, "host") && !str_skip_prefix(image, "dir:");
+}
+
+static int find_root(const struct run_options *o, struct root *ret, struct error *err)
+{
+    const char *image = o->image;
     const char *dir = str_skip_prefix(image, "dir:");
 
     if (streq(image, "host")) {
         int r = host_image_prepare(HOST_IMAGE_RUN_DIR, &ret->host, err);
         if (r < 0)
             return r;
-        ret->lowers[0] = xstrdup(ret->host.skeleton);
+        ret->image.lowers = strv_append(NULL, xstrdup(ret->host.skeleton));
         return 0;
     }
     if (!dir)
-        return error_set(err, EINVAL,
-                         "image \"%s\": `holt run` knows \"host\" and \"dir:PATH\"; other images need `holt up`",
-                         image);
+        return run_find_image(o->data_dir, image, &ret->image, err);
     char *resolved = realpath(dir, NULL);
     struct stat st;
     if (!resolved)
         return error_set_errno(err, errno, "image %s", image);
-    ret->lowers[0] = resolved;
+    ret->image.lowers = strv_append(NULL, resolved);
     if (stat(resolved, &st) < 0)
         return error_set_errno(err, errno, "image %s", image);
     return S_ISDIR(st.st_mode) ? 0 : error_set(err, ENOTDIR, "image %s is not a directory", image);
@@ -162,7 +175,23 @@ static int collect_mounts(const struct run_options *o, const struct host_image *
 }
 
 /* Later ones win, as the guest takes them in order; so the defaults come first. */
-static char **make_env(const struct run_options *o, const char *home, bool tty)
+static char **set_env(char **env, char *const *more)
+{
+    for (; more && *more; more++) {
+        size_t name = strcspn(*more, "=") + 1, i = 0;
+        while (env[i] && strncmp(env[i], *more, name) != 0)
+            i++;
+        if (!env[i]) {
+            env = strv_append(env, xstrdup(*more));
+        } else {
+            free(env[i]);
+            env[i] = xstrdup(*more);
+        }
+    }
+    return env;
+}
+
+static char **make_env(const struct run_options *o, const struct run_image *image, const char *home, bool tty)
 {
     const char *term = tty ? getenv("TERM") : NULL;
     char **env = NULL;
@@ -171,20 +200,7 @@ static char **make_env(const struct run_options *o, const char *home, bool tty)
     env = strv_append(env, xasprintf("HOME=%s", home));
     if (term)
         env = strv_append(env, xasprintf("TERM=%s", term));
-    for (char **e = o->env; e && *e; e++) {
-        size_t name = strcspn(*e, "=") + 1;
-        size_t i = 0;
-        for (; env[i]; i++)
-            if (strncmp(env[i], *e, name) == 0)
-                break;
-        if (!env[i]) {
-            env = strv_append(env, xstrdup(*e));
-        } else {
-            free(env[i]);
-            env[i] = xstrdup(*e);
-        }
-    }
-    return env;
+    return set_env(set_env(env, image->env), o->env);
 }
 
 /* --env NAME takes the value from the environment of holt; --env NAME=VALUE says it. */
@@ -252,13 +268,13 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
                            struct error *err)
 {
     bool tty = o->tty || (!o->no_tty && !o->no_stdin && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
-    _cleanup_strv_ char **env = make_env(o, user->home, tty);
+    _cleanup_strv_ char **env = make_env(o, &root->image, user->home, tty);
     struct native_spec spec = {
         .id = place->id,
         .uid_base = place->uid_base,
         .hostname = o->hostname ? o->hostname : "holt",
-        .lowers = (const char *const *)root->lowers,
-        .lower_count = 1,
+        .lowers = (const char *const *)root->image.lowers,
+        .lower_count = strv_len(root->image.lowers),
         .read_only_root = o->read_only,
         .mounts = mounts->items,
         .mount_count = mounts->count,
@@ -274,9 +290,9 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
     if (r < 0)
         return r;
     struct run_session session = {
-        .argv = argv,
+        .argv = *argv ? argv : root->image.words,
         .env = env,
-        .workdir = o->workdir,
+        .workdir = o->workdir ? o->workdir : root->image.workdir,
         .user = user,
         .tty = tty,
         .use_stdin = !o->no_stdin,
@@ -303,7 +319,7 @@ static int check_limits(const struct run_options *o, struct error *err)
 
 static int run(struct run_options *o, char **argv, struct error *err)
 {
-    _cleanup_(root_done) struct root root = {0};
+    _cleanup_(root_done) struct root root = {.image = {.lock = -1}};
     _cleanup_(mount_list_done) struct mount_list mounts = {0};
     _cleanup_(image_user_clear) struct image_user user = {0};
     _cleanup_(place_done) struct place place = {.range = -1, .net = {.pidfd = -1}};
@@ -318,20 +334,25 @@ static int run(struct run_options *o, char **argv, struct error *err)
     if (r == 0)
         r = complete_env(o, err);
     if (r == 0)
-        r = find_root(o->image, &root, err);
+        r = find_root(o, &root, err);
+    if (r == 0 && !*argv && !root.image.words)
+        r = error_set(err, EINVAL, "no command; see `holt run --help`");
     if (r == 0)
         r = collect_mounts(o, &root.host, &mounts, err);
     if (r == 0)
-        r = image_user_resolve(root.lowers, o->user, -1, -1, &user, err);
+        r = image_user_resolve(root.image.lowers, o->user ? o->user : root.image.user, -1, -1, &user, err);
     return r < 0 ? r : start_and_serve(o, argv, &root, &mounts, &user, &place, err);
 }
 
 int cmd_run(int argc, char **argv)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
-    _cleanup_(run_options_done) struct run_options o = {.image = "host", .pids = NATIVE_DEFAULT_PIDS};
+    _cleanup_(run_options_done) struct run_options o = {
+        .image = "host", .data_dir = "/var/lib/holt", .pids = NATIVE_DEFAULT_PIDS};
     const struct option options[] = {
-        {"image", 0, OPTION_STRING, &o.image, "IMAGE", "\"host\" (this machine's programs, the default) or dir:PATH"},
+        {"image", 0, OPTION_STRING, &o.image, "IMAGE",
+         "\"host\" (this machine's programs, the default), dir:PATH, or an imported one"},
+        {"data-dir", 0, OPTION_STRING, &o.data_dir, "DIR", "Where imported images are (/var/lib/holt)"},
         {"memory", 'm', OPTION_SIZE, &o.memory, "SIZE", "Memory limit, 512Mi"},
         {"cpus", 0, OPTION_STRING, &o.cpus, "N", "CPU limit in cores, 0.5"},
         {"pids", 0, OPTION_INT, &o.pids, "N", "Limit of processes and threads (default 4096)"},
@@ -358,7 +379,9 @@ int cmd_run(int argc, char **argv)
                       "command cannot be run or is not there.",
                       options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
-    if (rest >= argc)
+    if (is_named(o.image) && !run_find_image)
+        return RUN_NEEDS_CORE;
+    if (rest >= argc && !is_named(o.image))
         return failf(EXIT_HOLT_FAILED, "run: no command; see `holt run --help`");
     int status = run(&o, argv + rest, &err);
     return status < 0 ? fail(EXIT_HOLT_FAILED, &err) : status;

@@ -1,6 +1,8 @@
 """holt run: exit codes, streams, limits, and that nothing is left behind however it ends."""
 
 import concurrent.futures
+import hashlib
+import json
 import os
 import pty
 import re
@@ -375,3 +377,41 @@ def test_doctor(holt):
     assert (done.returncode == 0) == (report["isolation"]["native"]["state"] != "missing")
     text = subprocess.run([holt, "doctor"], capture_output=True, text=True, timeout=30).stdout
     assert "isolation" in text and "native" in text
+
+
+def test_imported_image(holt, need_root, busybox_root, tmp_path):
+    """As `holt image import` has put it there: layers, environment, user, directory and command of the image."""
+    root, data = busybox_root(), str(tmp_path / "data")
+    (root / "etc").mkdir()
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/home/app:/bin/sh\n")
+    layer, config = tmp_path / "layer.tar", tmp_path / "config.json"
+    subprocess.run(["tar", "-C", root, "-cf", layer, "."], check=True)
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    config.write_text(json.dumps({
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine], "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "config": {"Env": ["A=image", "B=image"], "User": "app", "WorkingDir": "/etc",
+                   "Entrypoint": ["/bin/sh", "-c"], "Cmd": ["echo $A $B; id -u; pwd"]},
+    }))  # fmt: skip
+    (tmp_path / "manifest.json").write_text(json.dumps([{"Config": "config.json", "RepoTags": ["app:1"], "Layers": ["layer.tar"]}]))
+    archive = tmp_path / "app.tar"
+    subprocess.run(["tar", "-C", tmp_path, "-cf", archive, "manifest.json", "config.json", "layer.tar"], check=True)
+    subprocess.run([holt, "image", "import", "--data-dir", data, "app:1", archive], check=True)
+
+    def run(*arguments):
+        return subprocess.run([holt, "run", "--data-dir", data, *arguments], capture_output=True, text=True, timeout=60)
+
+    done = run("--image", "app:1", "-e", "B=ours")
+    assert (done.returncode, done.stdout) == (0, "image ours\n1234\n/etc\n"), done
+    done = run("--image=app:1", "--user", "0", "--workdir", "/bin", "--", "sh", "-c", "pwd; id -u; exit 5")
+    assert (done.returncode, done.stdout) == (5, "/bin\n0\n"), done
+    done = run("--image", "nosuch", "--", "true")
+    assert done.returncode == 125 and "holt image import nosuch PATH" in done.stderr
+    # It is not removed under a running one; who removes it waits.
+    running = subprocess.Popen([holt, "run", "--data-dir", data, "--image", "app:1", "--", "sh", "-c", "echo up; read x; ls /bin/busybox"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert running.stdout.readline() == "up\n"
+    removal = subprocess.Popen([holt, "image", "rm", "--data-dir", data, "app:1"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        removal.wait(0.5)
+    assert running.communicate("go\n")[0] == "/bin/busybox\n"
+    assert removal.wait(30) == 0
