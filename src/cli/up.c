@@ -4,7 +4,7 @@
  * taken up where it was.
  */
 #include "cli/cli.h"
-#include "cli/pki.h"
+#include "cli/up_prepare.h"
 
 #include "base/fdio.h"
 #include "base/log.h"
@@ -12,17 +12,12 @@
 #include "base/strutil.h"
 #include "base/timeutil.h"
 
-#include <arpa/inet.h>
-#include <ctype.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define RESTART_MIN_NS (100 * NSEC_PER_MSEC)
@@ -35,7 +30,6 @@
 /* What cannot start in this time is not tried again: something has to be done about it. Until then it may be a
  * predecessor that has not quite ended. */
 #define START_TIMEOUT_NS (3 * NSEC_PER_SEC)
-#define DEFAULT_USER "holt"
 #define DEFAULT_RUN_DIR "/run/holt"
 
 static const int handled[] = {SIGCHLD, SIGTERM, SIGINT}; /* signals */
@@ -66,13 +60,7 @@ struct supervisor {
     int wait_socket;
     int *waiting; /* connections of `holt wait` */
     size_t waiting_count, waiting_capacity;
-    const char *data_dir, *run_dir, *listen, *kubeconfig, *durability, *node_name, *user, *secrets_keys;
-    const char *audit_log, *audit_policy;
-    char **host_paths;
-    bool dir_images;
-    uid_t uid; /* of the user for control and egress; 0 = they stay root */
-    gid_t gid;
-    char *admin_config, *server;
+    struct up_config o;
     int64_t ready_fd;
     int64_t started_ns;
     bool stop_sandboxes, announced, stopping, failed;
@@ -101,7 +89,7 @@ static void announce(struct supervisor *up)
     if (up->announced)
         return;
     up->announced = true;
-    (void)printf("holt is ready at %s: kubectl --kubeconfig %s get sandboxes\n", up->server, up->admin_config);
+    (void)printf("holt is ready at %s: kubectl --kubeconfig %s get sandboxes\n", up->o.server, up->o.admin_config);
     (void)fflush(stdout);
     if (up->ready_fd > 0) {
         (void)fd_write_all((int)up->ready_fd, "ready\n", 6);
@@ -158,9 +146,9 @@ static void exec_child(const struct child *c, int ready_write, pid_t parent)
         (void)signal(handled[i], SIG_DFL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (c->unprivileged && up->uid &&
-        (setgroups(0, NULL) < 0 || setresgid(up->gid, up->gid, up->gid) < 0 ||
-         setresuid(up->uid, up->uid, up->uid) < 0))
+    if (c->unprivileged && up->o.uid &&
+        (setgroups(0, NULL) < 0 || setresgid(up->o.gid, up->o.gid, up->o.gid) < 0 ||
+         setresuid(up->o.uid, up->o.uid, up->o.uid) < 0))
         _exit(EXIT_HOLT_FAILED);
     if (c->unprivileged) {
         (void)umask(077); /* the store has every Secret */
@@ -349,28 +337,28 @@ static void add_option(struct child *c, const char *option, const char *value)
 
 static void define_children(struct supervisor *up, const char *node_config)
 {
-    _cleanup_free_ char *cgroup = cgroup_parent(up->run_dir);
+    _cleanup_free_ char *cgroup = cgroup_parent(up->o.run_dir);
     struct child *c = up->children;
 
-    _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->gid), *keys = xasprintf("%s/control", up->data_dir);
+    _cleanup_free_ char *gid = xasprintf("%u", (unsigned)up->o.gid), *keys = xasprintf("%s/control", up->o.data_dir);
 
     c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
-    c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->data_dir, "--run-dir", up->run_dir,
-                                      "--listen", up->listen, "--keys", keys, "--durability", up->durability,
-                                      "--node-name", up->node_name, "--ready-fd", "3", NULL);
-    add_option(&c[CHILD_CONTROL], "--secrets-keys", up->secrets_keys);
-    add_option(&c[CHILD_CONTROL], "--audit-log", up->audit_log);
-    add_option(&c[CHILD_CONTROL], "--audit-policy", up->audit_policy);
+    c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->o.data_dir, "--run-dir", up->o.run_dir,
+                                      "--listen", up->o.listen, "--keys", keys, "--durability", up->o.durability,
+                                      "--node-name", up->o.node_name, "--ready-fd", "3", NULL);
+    add_option(&c[CHILD_CONTROL], "--secrets-keys", up->o.secrets_keys);
+    add_option(&c[CHILD_CONTROL], "--audit-log", up->o.audit_log);
+    add_option(&c[CHILD_CONTROL], "--audit-policy", up->o.audit_policy);
     c[CHILD_NODE] = (struct child){.name = "node"};
     c[CHILD_NODE].argv =
-        arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->data_dir, "--run-dir", up->run_dir,
-                  "--node-name", up->node_name, "--group", gid, "--cgroup-parent", cgroup, "--ready-fd", "3", NULL);
-    for (char **prefix = up->host_paths; prefix && *prefix; prefix++)
+        arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->o.data_dir, "--run-dir", up->o.run_dir,
+                  "--node-name", up->o.node_name, "--group", gid, "--cgroup-parent", cgroup, "--ready-fd", "3", NULL);
+    for (char **prefix = up->o.host_paths; prefix && *prefix; prefix++)
         add_option(&c[CHILD_NODE], "--allow-host-path", *prefix);
-    if (up->dir_images)
+    if (up->o.dir_images)
         c[CHILD_NODE].argv = strv_append(c[CHILD_NODE].argv, xstrdup("--allow-dir-images"));
     c[CHILD_EGRESS] = (struct child){.name = "egress", .unprivileged = true};
-    c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->run_dir, "--ready-fd", "3", NULL);
+    c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->o.run_dir, "--ready-fd", "3", NULL);
     for (size_t i = 0; i < CHILD_COUNT; i++) {
         c[i].up = up;
         c[i].ready_pipe = -1;
@@ -381,208 +369,11 @@ static void define_children(struct supervisor *up, const char *node_config)
     }
 }
 
-/* One supervisor per directory: the lock goes with the process, however it ends. */
-static int lock_dir(const char *option, const char *path, mode_t mode, struct error *err)
-{
-    int dir = mkdirs_at(AT_FDCWD, path, mode, err);
-    if (dir < 0)
-        return dir;
-    int fd = openat(dir, "up.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int code = errno;
-    (void)close(dir);
-    if (fd < 0)
-        return error_set_errno(err, code, "open %s/up.lock", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        (void)close(fd);
-        return error_set(err, EBUSY, "holt is already running with %s %s", option, path);
-    }
-    return fd;
-}
-
-static char *host_of(const char *listen)
-{
-    const char *colon = strrchr(listen, ':');
-
-    if (*listen == '[' && colon && colon[-1] == ']')
-        return xstrndup(listen + 1, (size_t)(colon - listen) - 2);
-    return xstrndup(listen, colon ? (size_t)(colon - listen) : strlen(listen));
-}
-
-static int check_listen(const char *listen, struct error *err)
-{
-    const char *colon = strrchr(listen, ':');
-    uint64_t port;
-
-    if (!colon || colon == listen || !parse_u64(colon + 1, &port) || port == 0 || port > 65535)
-        return error_set(err, EINVAL, "--listen: \"%s\" is not ADDRESS:PORT", listen);
-    _cleanup_free_ char *host = host_of(listen);
-    unsigned char address[sizeof(struct in6_addr)];
-    if (inet_pton(AF_INET, host, address) != 1 && inet_pton(AF_INET6, host, address) != 1)
-        return error_set(err, EINVAL, "--listen: \"%s\" is not an IP address", host);
-    return 0;
-}
-
-/* At once and by name, instead of by a process that cannot start. */
-static int check_free(const char *listen, struct error *err)
-{
-    const char *colon = strrchr(listen, ':');
-    _cleanup_free_ char *host = host_of(listen);
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    uint64_t port = 0;
-    int on = 1;
-
-    (void)parse_u64(colon + 1, &port); /* check_listen() has seen it */
-    bool is_v4 = inet_pton(AF_INET, host, &v4.sin_addr) == 1;
-    (void)inet_pton(AF_INET6, host, &v6.sin6_addr);
-    v4.sin_port = v6.sin6_port = htons((uint16_t)port);
-    const struct sockaddr *address = is_v4 ? (const void *)&v4 : (const void *)&v6;
-    _cleanup_close_ int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(fd, address, is_v4 ? sizeof(v4) : sizeof(v6)) < 0)
-        return error_set_errno(err, errno, "--listen %s", listen);
-    return 0;
-}
-
-/* The host's name as a DNS label, which is what a Node may be called. */
-static char *default_node_name(void)
-{
-    char name[65] = "";
-
-    if (gethostname(name, sizeof(name) - 1) < 0 || !*name)
-        return xstrdup("holt");
-    name[strcspn(name, ".")] = '\0';
-    for (char *c = name; *c; c++)
-        *c = isalnum((unsigned char)*c) ? (char)tolower((unsigned char)*c) : '-';
-    return xstrdup(isalnum((unsigned char)name[0]) ? name : "holt");
-}
-
-/* Whether the user may pass through every directory of the path. */
-static bool can_reach(const struct supervisor *up, const char *path)
-{
-    _cleanup_free_ char *real = realpath(path, NULL);
-
-    for (char *slash = real; slash && (slash = strchr(slash + 1, '/'));) {
-        struct stat st;
-        *slash = '\0';
-        if (stat(real, &st) < 0)
-            return false;
-        mode_t needed = st.st_uid == up->uid ? S_IXUSR : st.st_gid == up->gid ? S_IXGRP : S_IXOTH;
-        if (!(st.st_mode & needed))
-            return false;
-        *slash = '/';
-    }
-    return real != NULL;
-}
-
-/* Directories under a private one (a test's, a home's) are out of the user's reach: said at once, not found out later.
- */
-static int check_reach(struct supervisor *up, struct error *err)
-{
-    const char *const dirs[] = {up->data_dir, up->run_dir};
-
-    for (size_t i = 0; up->uid && i < ARRAY_LEN(dirs); i++) {
-        if (can_reach(up, dirs[i]))
-            continue;
-        if (up->user)
-            return error_set(err, EACCES,
-                             "user %s cannot reach %s: give its parents the mode o+x, or choose another place",
-                             up->user, dirs[i]);
-        log_warn("the API server runs as root: user " DEFAULT_USER " cannot reach its directory", "directory", dirs[i],
-                 NULL);
-        up->uid = 0;
-        up->gid = 0;
-    }
-    return 0;
-}
-
-/* The user for what needs no root. The default one is used when it exists; one that was asked for must. */
-static int find_user(struct supervisor *up, struct error *err)
-{
-    const char *name = up->user ? up->user : DEFAULT_USER;
-
-    errno = 0;
-    const struct passwd *pw = getpwnam(name);
-    if (pw && pw->pw_uid) {
-        up->uid = pw->pw_uid;
-        up->gid = pw->pw_gid;
-        return 0;
-    }
-    if (up->user)
-        return error_set(err, ENOENT, "--user: there is no user \"%s\" other than root", name);
-    log_warn("there is no user " DEFAULT_USER ": the API server runs as root (useradd --system " DEFAULT_USER ")",
-             NULL);
-    return 0;
-}
-
-/* Copies one file into control's own directory, readable by its user alone. */
-static int give(const struct supervisor *up, const char *from, const char *dir, const char *name, struct error *err)
-{
-    _cleanup_free_ char *text = NULL, *to = xasprintf("%s/%s", dir, name);
-    size_t len;
-    int r = file_read_at(AT_FDCWD, from, 1 << 20, &text, &len, err);
-
-    if (r == 0)
-        r = file_write_atomic_at(AT_FDCWD, to, text, len, 0600, err);
-    if (r == 0 && lchown(to, up->uid, up->gid) < 0)
-        r = error_set_errno(err, errno, "chown %s", to);
-    if (text)
-        explicit_bzero(text, len);
-    return r;
-}
-
-/*
- * What control owns: its state, and copies of the keys it needs. The CA's key is not among them: who breaks into the
- * API server cannot make certificates.
- */
-static int prepare_control(const struct supervisor *up, const struct pki_paths *pki, struct error *err)
-{
-    _cleanup_free_ char *dir = xasprintf("%s/control", up->data_dir);
-    int fd = mkdirs_at(AT_FDCWD, dir, 0700, err);
-
-    if (fd < 0)
-        return fd;
-    (void)close(fd);
-    if (lchown(dir, up->uid, up->gid) < 0)
-        return error_set_errno(err, errno, "chown %s", dir);
-    int r = give(up, pki->ca_cert, dir, "ca.crt", err);
-    if (r == 0)
-        r = give(up, pki->server_cert, dir, "server.crt", err);
-    if (r == 0)
-        r = give(up, pki->server_key, dir, "server.key", err);
-    return r;
-}
-
-static int prepare(struct supervisor *up, char **ret_node_config, struct error *err)
-{
-    static const char *const admins[] = {"system:masters", NULL}, *const nodes[] = {"system:nodes", NULL};
-    _cleanup_free_ char *host = host_of(up->listen);
-    bool wildcard = streq(host, "0.0.0.0") || streq(host, "::");
-    _cleanup_(pki_paths_free) struct pki_paths pki = {0};
-
-    if (check_reach(up, err) < 0)
-        return -EACCES;
-    int r = pki_prepare(up->data_dir, host, &pki, err);
-    if (r < 0)
-        return r;
-    up->server =
-        wildcard ? xasprintf("https://127.0.0.1%s", strrchr(up->listen, ':')) : xasprintf("https://%s", up->listen);
-    up->admin_config = up->kubeconfig ? xstrdup(up->kubeconfig) : xasprintf("%s/admin.kubeconfig", up->data_dir);
-    *ret_node_config = xasprintf("%s/node.kubeconfig", up->data_dir);
-    _cleanup_free_ char *node_user = xasprintf("system:node:%s", up->node_name);
-    r = prepare_control(up, &pki, err);
-    if (r == 0)
-        r = pki_write_kubeconfig(&pki, up->server, "admin", admins, up->admin_config, err);
-    if (r == 0)
-        r = pki_write_kubeconfig(&pki, up->server, node_user, nodes, *ret_node_config, err);
-    return r;
-}
-
 static int listen_for_wait(struct supervisor *up, struct error *err)
 {
-    _cleanup_close_ int dir = open(up->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int dir = open(up->o.run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return error_set_errno(err, errno, "open %s", up->run_dir);
+        return error_set_errno(err, errno, "open %s", up->o.run_dir);
     up->wait_socket = unix_listen_at(dir, "up.sock", 16, err);
     if (up->wait_socket < 0)
         return up->wait_socket;
@@ -613,35 +404,37 @@ static void release(struct supervisor *up)
     event_free(up->wait_listener);
     (void)close(up->wait_socket);
     free(up->waiting);
-    free(up->admin_config);
-    free(up->server);
+    free(up->o.admin_config);
+    free(up->o.server);
     event_base_free(up->base);
 }
 
 int cmd_up(int argc, char **argv)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
-    _cleanup_free_ char *node_name = default_node_name(), *node_config = NULL;
-    struct supervisor up = {.data_dir = "/var/lib/holt",
-                            .run_dir = DEFAULT_RUN_DIR,
-                            .listen = "127.0.0.1:6443",
-                            .durability = "full",
-                            .node_name = node_name};
+    _cleanup_free_ char *node_name = up_node_name(), *node_config = NULL;
+    struct supervisor up = {.o.data_dir = "/var/lib/holt",
+                            .o.run_dir = DEFAULT_RUN_DIR,
+                            .o.listen = "127.0.0.1:6443",
+                            .o.durability = "full",
+                            .o.node_name = node_name};
     const struct option options[] = {
-        {"data-dir", 0, OPTION_STRING, &up.data_dir, "DIR", "What must survive a reboot (/var/lib/holt)"},
-        {"run-dir", 0, OPTION_STRING, &up.run_dir, "DIR", "Run-time state (/run/holt)"},
-        {"listen", 0, OPTION_STRING, &up.listen, "ADDR:PORT", "Where the API is served (127.0.0.1:6443)"},
-        {"kubeconfig", 0, OPTION_STRING, &up.kubeconfig, "FILE",
+        {"data-dir", 0, OPTION_STRING, &up.o.data_dir, "DIR", "What must survive a reboot (/var/lib/holt)"},
+        {"run-dir", 0, OPTION_STRING, &up.o.run_dir, "DIR", "Run-time state (/run/holt)"},
+        {"listen", 0, OPTION_STRING, &up.o.listen, "ADDR:PORT", "Where the API is served (127.0.0.1:6443)"},
+        {"kubeconfig", 0, OPTION_STRING, &up.o.kubeconfig, "FILE",
          "Write the admin's kubeconfig there (DATA-DIR/admin.kubeconfig)"},
-        {"durability", 0, OPTION_STRING, &up.durability, "MODE", "full: survive power loss; normal: survive a crash"},
-        {"secrets-keys", 0, OPTION_STRING, &up.secrets_keys, "FILE",
+        {"durability", 0, OPTION_STRING, &up.o.durability, "MODE", "full: survive power loss; normal: survive a crash"},
+        {"secrets-keys", 0, OPTION_STRING, &up.o.secrets_keys, "FILE",
          "Keys that Secrets are encrypted with on disk (DATA/control/secrets.keys)"},
-        {"audit-log", 0, OPTION_STRING, &up.audit_log, "FILE", "Audit log (DATA/control/audit.log), or none"},
-        {"audit-policy", 0, OPTION_STRING, &up.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
-        {"allow-host-path", 0, OPTION_LIST, &up.host_paths, "PREFIX", "Allow hostPath volumes there; may be repeated"},
-        {"allow-dir-images", 0, OPTION_FLAG, &up.dir_images, NULL, "Allow images that are directories (dir:PATH)"},
-        {"node-name", 0, OPTION_STRING, &up.node_name, "NAME", "Name of this machine's Node"},
-        {"user", 0, OPTION_STRING, &up.user, "NAME", "Whom the API server runs as (" DEFAULT_USER ", if there is one)"},
+        {"audit-log", 0, OPTION_STRING, &up.o.audit_log, "FILE", "Audit log (DATA/control/audit.log), or none"},
+        {"audit-policy", 0, OPTION_STRING, &up.o.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
+        {"allow-host-path", 0, OPTION_LIST, &up.o.host_paths, "PREFIX",
+         "Allow hostPath volumes there; may be repeated"},
+        {"allow-dir-images", 0, OPTION_FLAG, &up.o.dir_images, NULL, "Allow images that are directories (dir:PATH)"},
+        {"node-name", 0, OPTION_STRING, &up.o.node_name, "NAME", "Name of this machine's Node"},
+        {"user", 0, OPTION_STRING, &up.o.user, "NAME",
+         "Whom the API server runs as (" UP_DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
         {"stop-sandboxes", 0, OPTION_FLAG, &up.stop_sandboxes, NULL, "End all sandboxes when holt is stopped"},
     };
@@ -655,9 +448,9 @@ int cmd_up(int argc, char **argv)
         return fail(EXIT_USAGE, &err);
     if (rest < argc)
         return failf(EXIT_USAGE, "holt up takes no argument \"%s\"", argv[rest]);
-    if (!streq(up.durability, "full") && !streq(up.durability, "normal"))
-        return failf(EXIT_USAGE, "--durability: \"%s\" is neither full nor normal", up.durability);
-    if (check_listen(up.listen, &err) < 0)
+    if (!streq(up.o.durability, "full") && !streq(up.o.durability, "normal"))
+        return failf(EXIT_USAGE, "--durability: \"%s\" is neither full nor normal", up.o.durability);
+    if (up_check_listen(up.o.listen, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (geteuid() != 0)
         return failf(EXIT_USAGE, "holt up needs root; \"holt run\" is for one sandbox without a server");
@@ -665,12 +458,12 @@ int cmd_up(int argc, char **argv)
         (void)fcntl((int)up.ready_fd, F_SETFD, FD_CLOEXEC);
 
     log_setup("up", LOG_LEVEL_INFO);
-    _cleanup_close_ int lock = lock_dir("--run-dir", up.run_dir, 0755, &err);
-    _cleanup_close_ int data_lock = lock < 0 ? -1 : lock_dir("--data-dir", up.data_dir, 0711, &err);
-    _cleanup_free_ char *data_dir = data_lock < 0 ? NULL : realpath(up.data_dir, NULL);
-    up.data_dir = data_dir ? data_dir : up.data_dir; /* it is told to people, who may be elsewhere */
-    if (data_lock < 0 || check_free(up.listen, &err) < 0 || find_user(&up, &err) < 0 ||
-        prepare(&up, &node_config, &err) < 0)
+    _cleanup_close_ int lock = up_lock_dir("--run-dir", up.o.run_dir, 0755, &err);
+    _cleanup_close_ int data_lock = lock < 0 ? -1 : up_lock_dir("--data-dir", up.o.data_dir, 0711, &err);
+    _cleanup_free_ char *data_dir = data_lock < 0 ? NULL : realpath(up.o.data_dir, NULL);
+    up.o.data_dir = data_dir ? data_dir : up.o.data_dir; /* it is told to people, who may be elsewhere */
+    if (data_lock < 0 || up_check_free(up.o.listen, &err) < 0 || up_find_user(&up.o, &err) < 0 ||
+        up_prepare(&up.o, &node_config, &err) < 0)
         return fail(EXIT_HOLT_FAILED, &err);
     up.base = event_base_new();
     if (!up.base || listen_for_wait(&up, &err) < 0)
@@ -683,6 +476,6 @@ int cmd_up(int argc, char **argv)
     (void)event_base_dispatch(up.base);
     bool failed = up.failed;
     release(&up);
-    strv_free(up.host_paths);
+    strv_free(up.o.host_paths);
     return failed ? failf(EXIT_HOLT_FAILED, "holt could not be started") : 0;
 }
