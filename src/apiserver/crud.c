@@ -99,6 +99,20 @@ static int check_namespace(struct api_call *c)
                                                    cause, "field", "metadata.namespace")));
 }
 
+/* What a definition is about to take away may not grow any more. */
+static int check_definition(struct api_call *c)
+{
+    _cleanup_free_ char *name = xasprintf("%s.%s", c->resource->plural, c->resource->group);
+    struct stored *crd = c->resource->is_custom
+                             ? store_get(c->server->store, "apiextensions.k8s.io/customresourcedefinitions", name)
+                             : NULL;
+
+    if (!crd || !object_deleting(crd->value))
+        return 0;
+    return api_fail(c, status_failure(405, "MethodNotAllowed",
+                                      "create not allowed while custom resource definition is terminating", NULL));
+}
+
 static int run_strategy(struct api_call *c, struct json *object, const struct json *old)
 {
     const struct strategy *strategy = strategy_for(c->resource);
@@ -186,7 +200,7 @@ int api_store_new(struct api_call *c, struct json *new_object)
 
     if (*json_str_or(json_get(metadata, "resourceVersion"), ""))
         return api_fail(c, status_bad_request("resourceVersion should not be set on objects to be created"));
-    if (check_namespace(c) < 0 || name_new(c, metadata) < 0)
+    if (check_namespace(c) < 0 || check_definition(c) < 0 || name_new(c, metadata) < 0)
         return -1;
     metadata_make_new(c, metadata);
     api_set_name(c, json_str_or(json_get(metadata, "name"), ""));

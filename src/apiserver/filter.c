@@ -21,7 +21,7 @@ static int check_fields(struct api_call *c, struct object_filter *f)
 
     for (size_t i = 0; (field = field_selector_term(f->fields, i, &value, &negated)); i++) {
         if (!field_known(r, field)) {
-            bool own_list = r->selectable_fields && r->selectable_fields[0] && !r->is_custom;
+            bool own_list = r->is_custom || (r->selectable_fields && r->selectable_fields[0]);
             return api_fail(
                 c, own_list ? status_bad_request("field label not supported: %s", field)
                             : status_bad_request("\"%s\" is not a known field selector: only \"metadata.name\"%s",

@@ -1,8 +1,8 @@
 /* CustomResourceDefinitions: a definition that is stored is served at once. */
+#include "apiserver/crd_validate.h"
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/strategy.h"
-#include "apiserver/structural_check.h"
 #include "apiserver/termination.h"
 #include "apiserver/watch.h"
 
@@ -168,67 +168,40 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
 
 /* --- validation --- */
 
-static void check_fixed(const struct json *o, const struct json *old, const char *const *path, const char *field,
-                        struct field_errors *errors)
-{
-    const struct json *a = json_get(o, "spec"), *b = json_get(old, "spec");
-
-    for (; *path; path++) {
-        a = json_get(a, *path);
-        b = json_get(b, *path);
-    }
-    if (!json_equal(a, b))
-        field_invalid(errors, field, a, "field is immutable");
-}
-
-static void check_versions(const struct json *o, struct field_errors *errors)
-{
-    const struct json *versions = json_at(o, "spec", "versions", NULL);
-    size_t storage = 0;
-    struct hashmap seen = {0};
-
-    for (size_t i = 0; i < json_size(versions); i++) {
-        const struct json *v = json_item(versions, i);
-        const char *name = json_str_or(json_get(v, "name"), "");
-        _cleanup_free_ char *name_field = xasprintf("spec.versions[%zu].name", i);
-        _cleanup_free_ char *schema_field = xasprintf("spec.versions[%zu].schema.openAPIV3Schema", i);
-        storage += json_bool_or(json_get(v, "storage"), false);
-        if (*name && hashmap_put(&seen, name, &seen))
-            field_duplicate_str(errors, name_field, name);
-        if (!json_is(json_at(v, "schema", "openAPIV3Schema", NULL), JSON_OBJECT))
-            field_required(errors, schema_field, "schemas are required");
-        else
-            structural_check_schema(json_at(v, "schema", "openAPIV3Schema", NULL), schema_field, errors);
-    }
-    if (storage != 1)
-        field_invalid(errors, "spec.versions", versions, "must have exactly one version marked as storage version");
-    hashmap_free(&seen, NULL);
-}
-
 static void validate(const struct api_call *c, const struct json *o, const struct json *old,
                      struct field_errors *errors)
 {
-    static const char *const group_path[] = {"group", NULL}, *const scope_path[] = {"scope", NULL};
-    static const char *const plural_path[] = {"names", "plural", NULL}, *const kind_path[] = {"names", "kind", NULL};
-    const char *group = json_str_or(json_at(o, "spec", "group", NULL), "");
-    _cleanup_free_ char *name = xasprintf("%s.%s", name_at(o, "plural"), group);
+    if (!c->internal)
+        crd_validate(o, old, errors);
+}
 
-    if (c->internal)
-        return;
-    if (!streq(object_name(o), name))
-        field_invalid_str(errors, "metadata.name", object_name(o), "must be spec.names.plural+\".\"+spec.group");
-    if (*group && !strchr(group, '.'))
-        field_invalid_str(errors, "spec.group", group, "should be a domain with at least one dot");
-    if (json_bool_or(json_at(o, "spec", "preserveUnknownFields", NULL), false))
-        field_invalid_raw(errors, "spec.preserveUnknownFields", "true",
-                          "must be false in order to use defaults in the schema");
-    check_versions(o, errors);
-    if (!old)
-        return;
-    check_fixed(o, old, group_path, "spec.group", errors);
-    check_fixed(o, old, scope_path, "spec.scope", errors);
-    check_fixed(o, old, plural_path, "spec.names.plural", errors);
-    check_fixed(o, old, kind_path, "spec.names.kind", errors);
+/* --- what follows a change --- */
+
+/* Names that one definition has given up may be what others of its group wait for. */
+static void accept_waiting(struct apiserver *s, const char *group)
+{
+    const struct resource *crds =
+        resource_by_plural(s->resources, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    size_t count;
+    struct stored **list = store_list(s->store, crds->store_name, NULL, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct json *crd = list[i]->value;
+        struct conflict conflict = {0};
+        if (!streq(json_str_or(json_at(crd, "spec", "group", NULL), ""), group) ||
+            condition_true(crd, "NamesAccepted") || find_conflict(s, crd, &conflict)) {
+            free(conflict.message);
+            continue;
+        }
+        struct api_call c = api_internal_call(s, VERB_UPDATE, crds, "", object_name(crd));
+        c.body = list[i]->value; /* the status is made anew on the way */
+        api_update(&c);
+        if (c.result.code >= 400)
+            log_warn("custom resource definition is not accepted yet", "name", object_name(crd), "error",
+                     json_str_or(json_get(c.result.object, "message"), ""), NULL);
+        api_result_clear(&c.result);
+    }
+    store_list_free(list, count);
 }
 
 static void after(struct apiserver *s, const struct json *old, const struct json *new)
@@ -240,6 +213,8 @@ static void after(struct apiserver *s, const struct json *old, const struct json
     else if (condition_true(new, "Established") && resource_table_add_crd(s->resources, new, &err) < 0)
         log_warn("custom resource definition is not served", "name", object_name(new), "error", error_text(&err), NULL);
     error_clear(&err);
+    if (old && (!new || !json_equal(json_at(old, "spec", "names", NULL), json_at(new, "spec", "names", NULL))))
+        accept_waiting(s, json_str_or(json_at(old, "spec", "group", NULL), ""));
     watch_check_resources(s);
     if (s->gc)
         gc_track_resources(s->gc);

@@ -1,5 +1,6 @@
 #include "apiserver/structural_internal.h"
 
+#include "apiserver/metadata_validate.h"
 #include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
@@ -319,6 +320,16 @@ static void check_embedded(const struct validation *v, const struct spot *at)
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (!*json_str_or(json_get(at->value, names[i]), ""))
             missing(v, at, names[i], "must not be empty");
+    const struct json *metadata = json_get(at->value, "metadata");
+    if (!json_is(metadata, JSON_OBJECT))
+        return;
+    struct field_path here = {.parent = at->path, .name = "metadata"};
+    struct field_path labels = {.parent = &here, .name = "labels"};
+    struct field_path annotations = {.parent = &here, .name = "annotations"};
+    _cleanup_free_ char *labels_field = field_path_text(&labels);
+    _cleanup_free_ char *annotations_field = field_path_text(&annotations);
+    labels_validate(json_get(metadata, "labels"), labels_field, v->errors);
+    annotations_validate(json_get(metadata, "annotations"), annotations_field, v->errors);
 }
 
 static void check_size(const struct validation *v, const struct structural_limits *l, const struct spot *at)

@@ -1,5 +1,6 @@
 #include "apiserver/termination.h"
 
+#include "apiserver/leftovers.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
@@ -103,8 +104,8 @@ void terminations_scan(struct terminations *t)
     each(t, "apiextensions.k8s.io/customresourcedefinitions", terminations_check_crd);
 }
 
-/* Deletes up to *budget objects of r; returns how many are left, those with finalizers or grace included. */
-static size_t empty(struct terminations *t, const struct resource *r, const char *ns, size_t *budget, bool *failed)
+/* Deletes up to *budget objects of r and notes what is left, objects with finalizers or grace included. */
+static void empty(struct terminations *t, const struct resource *r, const char *ns, size_t *budget, struct leftovers *l)
 {
     size_t count, left = 0;
     struct stored **list = store_list(t->server->store, r->store_name, ns, &count);
@@ -116,18 +117,22 @@ static size_t empty(struct terminations *t, const struct resource *r, const char
             (*budget)--;
             api_delete(&c);
             if (c.result.code >= 400 && c.result.code != 404 && c.result.code != 409)
-                *failed = true;
+                leftovers_add_failure(l, json_str_or(json_get(c.result.object, "message"), "refused"));
             api_result_clear(&c.result);
         }
-        left += store_get(t->server->store, r->store_name, list[i]->key) != NULL;
+        const struct stored *current = store_get(t->server->store, r->store_name, list[i]->key);
+        if (!current)
+            continue;
+        left++;
+        leftovers_add_finalizers(l, current->value);
     }
+    leftovers_add(l, r, left);
     store_list_free(list, count);
-    return left;
 }
 
-/* Takes the last finalizers away: the update is the deletion. */
-static bool let_go(struct terminations *t, const struct resource *r, const char *name, const char *subresource,
-                   struct json *object)
+/* Stores the object; without its last finalizers, the update is the deletion. */
+static bool put(struct terminations *t, const struct resource *r, const char *name, const char *subresource,
+                struct json *object)
 {
     struct api_call c = api_internal_call(t->server, VERB_UPDATE, r, "", name);
     struct stored *current = store_get(t->server->store, r->store_name, name);
@@ -149,20 +154,54 @@ static bool without_finalizers(struct terminations *t, const struct resource *r,
     struct json *object = json_copy_shallow(current->value);
     (void)json_own(object, "metadata");
     json_remove(json_own(object, "spec"), "finalizers");
-    return let_go(t, r, name, "finalize", object);
+    return put(t, r, name, "finalize", object);
+}
+
+/* Says in the status what is waited for. */
+static void tell(struct terminations *t, const struct resource *r, const char *name, const struct leftovers *l,
+                 void (*conditions_of)(const struct leftovers *, struct json *, int64_t))
+{
+    struct stored *current = store_get(t->server->store, r->store_name, name);
+    struct json *conditions = json_array_make();
+
+    if (!current) {
+        json_unref(conditions);
+        return;
+    }
+    const struct json *before = json_at(current->value, "status", "conditions", NULL);
+    for (size_t i = 0; i < json_size(before); i++)
+        json_push(conditions, json_copy(json_item(before, i)));
+    conditions_of(l, conditions, clock_now(t->server->clock));
+    struct json *object = json_copy_shallow(current->value);
+    (void)json_own(object, "metadata");
+    json_set(json_own(object, "status"), "conditions", conditions);
+    (void)put(t, r, name, "status", object); /* only a report: the next one may get through */
+}
+
+/* Several versions of a kind share their objects. */
+static bool seen_before(const struct resource *const *all, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (streq(all[k]->store_name, all[i]->store_name))
+            return true;
+    return false;
 }
 
 /* Returns whether there is more to do without waiting for anything. */
 static bool end_namespace(struct terminations *t, const char *name, bool *failed)
 {
-    size_t n, left = 0, budget = DELETIONS_PER_TURN;
+    size_t n, budget = DELETIONS_PER_TURN;
+    _cleanup_(leftovers_clear) struct leftovers left = {0};
     const struct resource *namespaces = resource_by_plural(t->server->resources, "", "v1", "namespaces");
     const struct resource *const *all = resource_table_list(t->server->resources, &n);
 
     for (size_t i = 0; i < n; i++)
-        if (all[i]->stored && all[i]->namespaced)
-            left += empty(t, all[i], name, &budget, failed);
-    if (left == 0 && !without_finalizers(t, namespaces, name))
+        if (all[i]->stored && all[i]->namespaced && !seen_before(all, i))
+            empty(t, all[i], name, &budget, &left);
+    *failed = left.failures > 0;
+    if (left.objects > 0 && budget > 0)
+        tell(t, namespaces, name, &left, leftovers_namespace_conditions);
+    else if (left.objects == 0 && !without_finalizers(t, namespaces, name))
         *failed = true;
     return budget == 0;
 }
@@ -172,18 +211,22 @@ static bool end_crd(struct terminations *t, const char *name, bool *failed)
     const struct resource *crds =
         resource_by_plural(t->server->resources, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
     struct stored *crd = store_get(t->server->store, crds->store_name, name);
-    size_t n, left = 0, budget = DELETIONS_PER_TURN;
+    size_t n, budget = DELETIONS_PER_TURN;
+    _cleanup_(leftovers_clear) struct leftovers left = {0};
 
     if (!crd)
         return false;
     _cleanup_free_ char *store_name = crd_store_name(crd->value);
     const struct resource *const *all = resource_table_list(t->server->resources, &n);
-    for (size_t i = 0; i < n && budget > 0; i++)
+    for (size_t i = 0; i < n; i++)
         if (all[i]->is_custom && streq(all[i]->store_name, store_name)) {
-            left = empty(t, all[i], NULL, &budget, failed);
+            empty(t, all[i], NULL, &budget, &left);
             break; /* the versions share their objects */
         }
-    if (left > 0 || budget == 0)
+    *failed = left.failures > 0;
+    if (left.objects > 0 && budget > 0)
+        tell(t, crds, name, &left, leftovers_definition_condition);
+    if (left.objects > 0 || budget == 0)
         return budget == 0;
     struct json *object = json_copy_shallow(crd->value), *metadata = json_own(object, "metadata");
     struct json *kept = json_array_make();
@@ -192,7 +235,7 @@ static bool end_crd(struct terminations *t, const char *name, bool *failed)
         if (!streq(json_str_or(json_item(finalizers, i), ""), CRD_FINALIZER))
             json_push(kept, json_ref(json_item(finalizers, i)));
     json_set(metadata, "finalizers", kept);
-    if (!let_go(t, crds, name, "", object))
+    if (!put(t, crds, name, "", object))
         *failed = true;
     return false;
 }
@@ -208,10 +251,10 @@ static void work(struct terminations *t, struct hashmap *m, const char *store_na
     for (size_t i = 0; names && names[i]; i++) {
         bool this_failed = false;
         (void)hashmap_put(m, names[i], &waiting);
-        if (end(t, names[i], &this_failed) || this_failed) {
-            (void)hashmap_put(m, names[i], t);
-            *more = true;
-        }
+        bool again = end(t, names[i], &this_failed) || this_failed;
+        /* Not because of what was just written about it. */
+        (void)hashmap_put(m, names[i], again ? (void *)t : &waiting);
+        *more |= again;
         *failed |= this_failed;
         if (!store_get(t->server->store, store_name, names[i]))
             (void)hashmap_remove(m, names[i]);
