@@ -10,6 +10,8 @@
 #define EXA ((__int128)1000000000000000000)
 /* 2^63 units: what a quantity may hold at most. */
 #define LIMIT ((__int128)INT64_MAX * NANO)
+/* While the digits are read: a suffix that makes the number smaller is still to come. */
+#define DIGITS_LIMIT (LIMIT * NANO)
 
 static const struct suffix {
     const char *text;
@@ -18,12 +20,12 @@ static const struct suffix {
                 {"G", 1000, 3},  {"T", 1000, 4},  {"P", 1000, 5},  {"E", 1000, 6}, {"Ki", 1024, 1}, {"Mi", 1024, 2},
                 {"Gi", 1024, 3}, {"Ti", 1024, 4}, {"Pi", 1024, 5}, {"Ei", 1024, 6}};
 
-/* value * factor, clamped to LIMIT. */
-static __int128 scale_up(__int128 value, int64_t factor)
+/* value * factor, clamped to limit. */
+static __int128 scale_up(__int128 value, int64_t factor, __int128 limit)
 {
     __int128 result;
 
-    return __builtin_mul_overflow(value, (__int128)factor, &result) || result > LIMIT ? LIMIT : result;
+    return __builtin_mul_overflow(value, (__int128)factor, &result) || result > limit ? limit : result;
 }
 
 static __int128 scale_down(__int128 value, int64_t divisor)
@@ -34,7 +36,7 @@ static __int128 scale_down(__int128 value, int64_t divisor)
 static __int128 power(__int128 value, int64_t base, int64_t exponent)
 {
     for (; exponent > 0 && value < LIMIT; exponent--)
-        value = scale_up(value, base);
+        value = scale_up(value, base, LIMIT);
     for (; exponent < 0 && value > 1; exponent++)
         value = scale_down(value, base);
     return value;
@@ -56,8 +58,8 @@ static bool parse_number(const char **p, __int128 *ret)
         digits = true;
         int d = **p - '0';
         if (!point) {
-            value = scale_up(value, 10);
-            value = MIN(value + d * NANO, LIMIT);
+            value = scale_up(value, 10, DIGITS_LIMIT);
+            value = MIN(value + d * NANO, DIGITS_LIMIT);
         } else if (unit > 1) {
             unit /= 10;
             value += d * unit;
@@ -66,7 +68,7 @@ static bool parse_number(const char **p, __int128 *ret)
             unit = 0;
         }
     }
-    *ret = MIN(value, LIMIT); /* a fraction may have carried it beyond */
+    *ret = value;
     return digits;
 }
 
@@ -100,6 +102,7 @@ int quantity_parse(const char *text, struct quantity *ret, struct error *err)
         value = power(value, suffixes[i].base, suffixes[i].exponent);
         ret->binary = suffixes[i].base == 1024;
     }
+    value = MIN(value, LIMIT);
     ret->nano = negative ? -value : value;
     return 0;
 }

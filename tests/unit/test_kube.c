@@ -310,7 +310,9 @@ static void test_quantities(void **state UNUSED)
         const char *text;
         int64_t value, milli;
         const char *canonical; /* NULL: not a quantity */
-    } cases[] = {{"100m", 1, 100, "100m"},
+    } cases[] = {{".1Ei", 115292150460684698, INT64_MAX, "115292150460684697600m"},
+                 {"115292150460684697600m", 115292150460684698, INT64_MAX, "115292150460684697600m"},
+                 {"100m", 1, 100, "100m"},
                  {"1.5Gi", 1610612736, 1610612736000, "1536Mi"},
                  {"0.5", 1, 500, "500m"},
                  {"2e3", 2000, 2000000, "2k"},
