@@ -46,13 +46,20 @@ bool user_in_group(const struct user_info *u, const char *group)
     return false;
 }
 
-struct user_info *user_info_new(const char *name, const char *uid, char *const *groups)
+struct user_info *user_info_exact(const char *name, const char *uid, char *const *groups)
 {
     struct user_info *u = xcalloc(1, sizeof(*u));
 
     u->name = xstrdup(name);
     u->uid = uid && *uid ? xstrdup(uid) : NULL;
     u->groups = groups ? strv_copy(groups) : NULL;
+    return u;
+}
+
+struct user_info *user_info_new(const char *name, const char *uid, char *const *groups)
+{
+    struct user_info *u = user_info_exact(name, uid, groups);
+
     if (!user_in_group(u, "system:authenticated"))
         u->groups = strv_append(u->groups, xstrdup("system:authenticated"));
     return u;

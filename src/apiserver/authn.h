@@ -17,6 +17,8 @@ struct user_info {
 void user_info_free(struct user_info *u);
 DEFINE_CLEANUP(user_info_free, struct user_info *);
 bool user_in_group(const struct user_info *u, const char *group);
+/* groups exactly as given. */
+struct user_info *user_info_exact(const char *name, const char *uid, char *const *groups);
 struct user_info *user_info_new(const char *name, const char *uid, char *const *groups);
 
 struct authenticator;

@@ -1,19 +1,13 @@
 /*
- * Who may do what. system:masters: everything. system:nodes: what a node agent needs. Everybody who is known:
- * discovery, version, health and OpenAPI. Nobody else: nothing.
+ * Who may do what: system:masters everything; system:nodes what a node agent needs; everybody what the roles in the
+ * store give (rbac.h).
  */
 #pragma once
 
 #include "apiserver/authn.h"
-#include "apiserver/request_info.h"
-#include "wire/json.h"
+#include "apiserver/rbac.h"
 
-struct access {
-    enum api_verb verb;
-    const char *group, *plural, *subresource, *ns, *name; /* "" = none */
-    const char *path;                                     /* instead, for what is no resource */
-    const char *method;                                   /* lower case, with path */
-};
-bool authorize(const struct user_info *user, const struct access *a);
-/* The 403 Status that tells why not. */
-struct json *authz_refusal(const struct user_info *user, const struct access *a);
+/* ret_reason (may be NULL): why, or NULL; the caller frees it. */
+bool authorize(struct rbac *rbac, const struct user_info *user, const struct access *a, char **ret_reason);
+/* The 403 Status that tells why not. reason may be NULL. */
+struct json *authz_refusal(const struct user_info *user, const struct access *a, const char *reason);

@@ -1,4 +1,5 @@
 /* GET of one object, create and update: the one path all kinds take. */
+#include "apiserver/authz.h"
 #include "apiserver/limit_range.h"
 #include "apiserver/metadata.h"
 #include "apiserver/object_fields.h"
@@ -193,6 +194,19 @@ static int name_new(struct api_call *c, struct json *metadata)
     return 0; /* validation says that a name is required */
 }
 
+/* Updates and patches that would create need the right to. */
+static int may_create(struct api_call *c)
+{
+    const struct resource *r = c->resource;
+    const struct access a = {
+        .verb = "create", .group = r->group, .plural = r->plural, .subresource = "", .ns = c->ns, .name = c->name};
+    _cleanup_free_ char *reason = NULL;
+
+    if (c->internal || c->verb == VERB_CREATE || authorize(c->server->rbac, c->user, &a, &reason))
+        return 0;
+    return api_fail(c, authz_refusal(c->user, &a, reason));
+}
+
 int api_store_new(struct api_call *c, struct json *new_object)
 {
     _cleanup_json_ struct json *object = new_object;
@@ -200,7 +214,7 @@ int api_store_new(struct api_call *c, struct json *new_object)
 
     if (*json_str_or(json_get(metadata, "resourceVersion"), ""))
         return api_fail(c, status_bad_request("resourceVersion should not be set on objects to be created"));
-    if (check_namespace(c) < 0 || check_definition(c) < 0 || name_new(c, metadata) < 0)
+    if (may_create(c) < 0 || check_namespace(c) < 0 || check_definition(c) < 0 || name_new(c, metadata) < 0)
         return -1;
     metadata_make_new(c, metadata);
     api_set_name(c, json_str_or(json_get(metadata, "name"), ""));

@@ -342,10 +342,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 /* --- start and rollback --- */
 
-static void on_rollback(void *arg)
+void quotas_forget(struct quotas *q)
 {
-    struct quotas *q = arg;
-
     q->rebuild = true;
     for (struct hashmap_iter it = {0}; hashmap_next(&q->namespaces, &it);)
         for (struct quota *one = it.value; one; one = one->next)
@@ -376,7 +374,6 @@ struct quotas *quotas_new(struct apiserver *s)
     if (!q->turn)
         abort(); /* out of memory */
     build(q);
-    store_on_rollback(s->store, on_rollback, q);
     return q;
 }
 
@@ -384,7 +381,6 @@ void quotas_free(struct quotas *q)
 {
     if (!q)
         return;
-    store_on_rollback(q->server->store, NULL, NULL);
     hashmap_free(&q->namespaces, quotas_of_namespace_free);
     event_free(q->turn);
     free(q);

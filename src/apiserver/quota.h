@@ -11,6 +11,8 @@ struct quotas;
 
 struct quotas *quotas_new(struct apiserver *s);
 void quotas_free(struct quotas *q);
+/* The store has rolled back: counts anew. */
+void quotas_forget(struct quotas *q);
 /* -1: c's write would exceed a quota, and is answered. object is final but for its resourceVersion; old may be NULL. */
 int quotas_admit(struct api_call *c, const struct json *object, const struct json *old);
 /* After any change of a stored object, in storage form; old or new may be NULL. */

@@ -9,7 +9,8 @@
 #include <ctype.h>
 
 struct resource_table {
-    struct json *documents;            /* all documents of all files: they hold the built-in definitions */
+    struct json *documents; /* all documents of all files: they hold the built-in definitions */
+    struct json *default_objects;
     struct json *bundled;              /* the CustomResourceDefinitions among them */
     struct hashmap definitions;        /* name → const struct json */
     struct hashmap group_ranks;        /* built-in group → its place from 1 on, as a pointer */
@@ -271,6 +272,11 @@ const struct json *resource_schema_definition(const struct resource_table *t, co
     return hashmap_get(&t->definitions, name);
 }
 
+const struct json *resource_table_default_objects(const struct resource_table *t)
+{
+    return t->default_objects;
+}
+
 const struct json *resource_table_bundled_crds(const struct resource_table *t)
 {
     return t->bundled;
@@ -338,6 +344,8 @@ static int load_document(struct resource_table *t, struct json *document, struct
             (void)hashmap_put(&t->group_ranks, json_str_or(json_item(groups, i), ""), (void *)(i + 1));
     } else if (streq(kind, "CustomResourceDefinition")) {
         json_push(t->bundled, json_ref(document));
+    } else if (streq(kind, "DefaultObject")) {
+        json_push(t->default_objects, json_ref(json_get(document, "object")));
     } else if (!streq(kind, "BuiltinResource")) {
         return error_set(err, EINVAL, "unknown kind of document \"%s\"", kind);
     }
@@ -382,6 +390,7 @@ struct resource_table *resource_table_new(struct error *err)
 
     t->documents = json_array_make();
     t->bundled = json_array_make();
+    t->default_objects = json_array_make();
     if (load_files(t, err) < 0 || load_builtins(t, err) < 0)
         return NULL;
     return take_ptr(t);
@@ -403,6 +412,7 @@ void resource_table_free(struct resource_table *t)
     hashmap_free(&t->group_ranks, NULL);
     hashmap_free(&t->crds, unref_json);
     json_unref(t->bundled);
+    json_unref(t->default_objects);
     json_unref(t->documents);
     free(t);
 }

@@ -117,6 +117,8 @@ const struct json *resource_schema_definition(const struct resource_table *t, co
 /* The CustomResourceDefinitions that come with the program: an array of objects as api/ has them. They contain
  * x-holt-ref (api/README.md), which only this table understands. */
 const struct json *resource_table_bundled_crds(const struct resource_table *t);
+/* An array of the objects that are made when a store is new (api/core/rbac-defaults.yaml). */
+const struct json *resource_table_default_objects(const struct resource_table *t);
 
 /* Kubernetes' order of versions: v2, v1, v1beta2, v1beta1, v1alpha1, then all others by name. <0: a comes first. */
 int version_compare(const char *a, const char *b);

@@ -9,30 +9,18 @@ static const char *text(const struct json *o, const char *key)
     return json_str_or(json_get(o, key), "");
 }
 
-static enum api_verb parse_verb(const char *name)
-{
-    enum api_verb v = 0;
-
-    while (v < VERB_COUNT && !streq(verb_name(v), name))
-        v++;
-    return v; /* VERB_COUNT: one that only those have who may do everything */
-}
-
-static bool allowed(const struct user_info *user, const struct json *spec)
+static bool allowed(const struct api_call *c, const struct user_info *user, const struct json *spec, char **ret_reason)
 {
     const struct json *r = json_get(spec, "resourceAttributes"), *n = json_get(spec, "nonResourceAttributes");
+    const struct access path = {.path = text(n, "path"), .verb = text(n, "verb")};
+    const struct access resource = {.verb = text(r, "verb"),
+                                    .group = text(r, "group"),
+                                    .plural = text(r, "resource"),
+                                    .subresource = text(r, "subresource"),
+                                    .ns = text(r, "namespace"),
+                                    .name = text(r, "name")};
 
-    if (n) {
-        const struct access a = {.path = text(n, "path"), .method = text(n, "verb")};
-        return authorize(user, &a);
-    }
-    const struct access a = {.verb = parse_verb(text(r, "verb")),
-                             .group = text(r, "group"),
-                             .plural = text(r, "resource"),
-                             .subresource = text(r, "subresource"),
-                             .ns = text(r, "namespace"),
-                             .name = text(r, "name")};
-    return authorize(user, &a);
+    return authorize(c->server->rbac, user, n ? &path : &resource, ret_reason);
 }
 
 static struct user_info *user_of_spec(const struct json *spec)
@@ -42,28 +30,41 @@ static struct user_info *user_of_spec(const struct json *spec)
 
     for (size_t i = 0; i < json_size(list); i++)
         groups = strv_append(groups, xstrdup(json_str_or(json_item(list, i), "")));
-    return user_info_new(text(spec, "user"), text(spec, "uid"), groups);
+    return user_info_exact(text(spec, "user"), text(spec, "uid"), groups);
+}
+
+static void check_spec(const struct api_call *c, const struct json *spec, bool self, struct field_errors *errors)
+{
+    const struct json *resource = json_get(spec, "resourceAttributes"), *path = json_get(spec, "nonResourceAttributes");
+    const char *ns = text(resource, "namespace");
+
+    if (!resource == !path)
+        field_invalid(errors, "spec.resourceAttributes", path,
+                      "exactly one of nonResourceAttributes or resourceAttributes must be specified");
+    if (!self && !*text(spec, "user") && json_size(json_get(spec, "groups")) == 0)
+        field_invalid_str(errors, "spec.user", "", "at least one of user or group must be specified");
+    if (!c->resource->namespaced)
+        return;
+    if (path)
+        field_invalid(errors, "spec.nonResourceAttributes", path, "disallowed on this kind of request");
+    else if (resource && !streq(ns, c->ns))
+        field_invalid_str(errors, "spec.resourceAttributes.namespace", ns, "must match metadata.namespace");
 }
 
 static struct json *access_review(struct api_call *c, bool self)
 {
     const struct json *spec = json_get(c->body, "spec");
-    struct api_subject s = api_subject(c);
-    bool resource = json_get(spec, "resourceAttributes"), path = json_get(spec, "nonResourceAttributes");
+    _cleanup_(field_errors_clear) struct field_errors errors = {0};
+    _cleanup_(user_info_free_p) struct user_info *other = self ? NULL : user_of_spec(spec);
+    _cleanup_free_ char *reason = NULL;
 
-    if (resource == path) {
-        (void)api_fail(c,
-                       status_invalid(&s,
-                                      "spec.resourceAttributes: Invalid value: exactly one of nonResourceAttributes "
-                                      "or resourceAttributes must be specified",
-                                      json_build("[{s:s, s:s, s:s}]", "reason", "FieldValueInvalid", "message",
-                                                 "exactly one of nonResourceAttributes or resourceAttributes must be "
-                                                 "specified",
-                                                 "field", "spec.resourceAttributes")));
+    check_spec(c, spec, self, &errors);
+    if (!field_errors_empty(&errors)) {
+        (void)api_fail_invalid(c, &errors);
         return NULL;
     }
-    _cleanup_(user_info_free_p) struct user_info *other = self ? NULL : user_of_spec(spec);
-    return json_build("{s:b}", "allowed", allowed(self ? c->user : other, spec));
+    bool yes = allowed(c, self ? c->user : other, spec, &reason);
+    return json_build("{s:b, s:s}", "allowed", (int)yes, "reason", reason);
 }
 
 static struct json *user_json(const struct user_info *user)
@@ -75,16 +76,36 @@ static struct json *user_json(const struct user_info *user)
     return json_build("{s:s, s:s, s:o}", "username", user->name, "uid", user->uid, "groups", groups);
 }
 
-/* Everything, for those who may do everything; the rest is not spelt out. */
-static struct json *rules_review(const struct api_call *c)
+static struct json *list_of(const struct json *rule, const char *key)
 {
-    if (user_in_group(c->user, "system:masters"))
-        return json_build("{s:[{s:[s], s:[s], s:[s]}], s:[{s:[s], s:[s]}], s:b}", "resourceRules", "verbs", "*",
-                          "apiGroups", "*", "resources", "*", "nonResourceRules", "verbs", "*", "nonResourceURLs", "*",
-                          "incomplete", 0);
-    return json_build("{s:[], s:[{s:[s], s:[s, s, s, s, s, s]}], s:b}", "resourceRules", "nonResourceRules", "verbs",
-                      "get", "nonResourceURLs", "/api*", "/openapi*", "/version", "/healthz", "/livez", "/readyz",
-                      "incomplete", 1);
+    const struct json *list = json_get(rule, key);
+
+    return list ? json_ref((struct json *)list) : json_array_make();
+}
+
+static struct json *rules_review(struct api_call *c)
+{
+    const char *ns = json_str_or(json_at(c->body, "spec", "namespace", NULL), "");
+    struct json *resources = json_array_make(), *paths = json_array_make();
+
+    if (!*ns) {
+        json_unref(resources);
+        json_unref(paths);
+        (void)api_fail(c, status_bad_request("no namespace on request"));
+        return NULL;
+    }
+    _cleanup_json_ struct json *rules = rbac_rules(c->server->rbac, c->user, ns);
+    for (size_t i = 0; i < json_size(rules); i++) {
+        const struct json *rule = json_item(rules, i);
+        if (json_size(json_get(rule, "resources")) > 0)
+            json_push(resources, json_build("{s:o, s:o, s:o, s:o}", "verbs", list_of(rule, "verbs"), "apiGroups",
+                                            list_of(rule, "apiGroups"), "resources", list_of(rule, "resources"),
+                                            "resourceNames", list_of(rule, "resourceNames")));
+        else
+            json_push(paths, json_build("{s:o, s:o}", "verbs", list_of(rule, "verbs"), "nonResourceURLs",
+                                        list_of(rule, "nonResourceURLs")));
+    }
+    return json_build("{s:o, s:o, s:b}", "resourceRules", resources, "nonResourceRules", paths, "incomplete", 0);
 }
 
 static struct json *token_review(struct api_call *c)

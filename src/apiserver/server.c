@@ -9,6 +9,7 @@
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/quota.h"
+#include "apiserver/rbac_defaults.h"
 #include "apiserver/seal.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/service_addresses.h"
@@ -33,38 +34,74 @@ static char *lower(const char *s)
     return out;
 }
 
+/* Whether the user may; if not, x is answered. */
+static bool permit(struct exchange *x, const struct access *a)
+{
+    _cleanup_free_ char *reason = NULL;
+    bool allowed = authorize(x->call.server->rbac, x->user, a, &reason);
+
+    audit_decision(x->audit, allowed, reason);
+    if (!allowed)
+        exchange_refuse(x, authz_refusal(x->user, a, reason));
+    return allowed;
+}
+
 static void handle_static(struct exchange *x)
 {
     _cleanup_free_ char *method = lower(http_method(x->req));
-    const struct access a = {.path = x->info.path, .method = method};
-    bool allowed = authorize(x->user, &a);
+    const struct access a = {.path = x->info.path, .verb = method};
 
-    audit_decision(x->audit, allowed, NULL);
-    if (!allowed) {
-        exchange_refuse(x, authz_refusal(x->user, &a));
+    if (!permit(x, &a))
         return;
-    }
     static_paths_answer(x->call.server->paths, x->req, x->info.path);
     exchange_forget(x);
+}
+
+/* The only object that a list or watch can show, when its selector says so: rights may be on names. */
+static char *selected_name(const struct exchange *x)
+{
+    const char *text = http_query(x->req, "fieldSelector"), *value;
+    struct error err = ERROR_INIT;
+    struct field_selector *selector = text ? field_selector_parse(text, &err) : NULL;
+    char *name = NULL;
+    bool negated;
+
+    for (size_t i = 0; selector && !name; i++) {
+        const char *field = field_selector_term(selector, i, &value, &negated);
+        if (!field)
+            break;
+        if (streq(field, "metadata.name") && !negated)
+            name = xstrdup(value);
+    }
+    field_selector_free(selector);
+    error_clear(&err); /* whoever reads the options tells */
+    return name;
+}
+
+static bool permit_resource(struct exchange *x)
+{
+    const struct request_info *i = &x->info;
+    bool many = !*i->name && (i->verb == VERB_LIST || i->verb == VERB_WATCH);
+    _cleanup_free_ char *selected = many ? selected_name(x) : NULL;
+    /* What follows the subresource is its own affair: "proxy/index.html". */
+    _cleanup_free_ char *subresource = xstrndup(i->subresource, strcspn(i->subresource, "/"));
+    const struct access a = {.verb = verb_name(i->verb),
+                             .group = i->group,
+                             .plural = i->plural,
+                             .subresource = subresource,
+                             .ns = i->ns,
+                             .name = selected ? selected : i->name};
+
+    return permit(x, &a);
 }
 
 static void handle_resource(struct exchange *x)
 {
     struct apiserver *s = x->call.server;
     const struct request_info *i = &x->info;
-    const struct access a = {.verb = i->verb,
-                             .group = i->group,
-                             .plural = i->plural,
-                             .subresource = i->subresource,
-                             .ns = i->ns,
-                             .name = i->name};
-    bool allowed = authorize(x->user, &a);
 
-    audit_decision(x->audit, allowed, NULL);
-    if (!allowed) {
-        exchange_refuse(x, authz_refusal(x->user, &a));
+    if (!permit_resource(x))
         return;
-    }
     const struct resource *r = resource_by_plural(s->resources, i->group, i->version, i->plural);
     if (!r || (!r->namespaced && i->in_namespace_path) || (r->namespaced && *i->name && !*i->ns)) {
         exchange_refuse(x, status_no_resource());
@@ -271,6 +308,15 @@ static int make_storage_class(struct apiserver *s, struct error *err)
     return run(&c, name, err);
 }
 
+/* The store has taken writes back. */
+static void on_rollback(void *arg)
+{
+    struct apiserver *s = arg;
+
+    quotas_forget(s->quotas);
+    rbac_forget(s->rbac);
+}
+
 static int fill(struct apiserver *s, struct error *err)
 {
     const struct json *bundled = resource_table_bundled_crds(s->resources);
@@ -282,10 +328,12 @@ static int fill(struct apiserver *s, struct error *err)
     s->terminations = terminations_new(s);
     s->gc = gc_new(s);
     s->quotas = quotas_new(s);
+    s->rbac = rbac_new(s->store);
+    store_on_rollback(s->store, on_rollback, s);
     for (size_t i = 0; i < json_size(bundled); i++)
         if (store_bundled(s, json_item(bundled, i), err) < 0)
             return -1;
-    if (make_namespaces(s, err) < 0 || make_storage_class(s, err) < 0)
+    if (make_namespaces(s, err) < 0 || make_storage_class(s, err) < 0 || rbac_defaults_make(s, err) < 0)
         return -1;
     terminations_scan(s->terminations);
     return 0;
@@ -330,11 +378,14 @@ void apiserver_free(struct apiserver *s)
         return;
     fair_queue_free(s->queue);
     watch_stop_all(s);
+    if (s->store)
+        store_on_rollback(s->store, NULL, NULL);
     gc_free(s->gc);
     quotas_free(s->quotas);
     terminations_free(s->terminations);
     event_expiry_free(s->event_expiry);
     store_close(s->store);
+    rbac_free(s->rbac);
     sealer_free(s->sealer);
     service_addresses_free(s->addresses);
     static_paths_free(s->paths);

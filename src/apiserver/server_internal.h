@@ -29,6 +29,7 @@ struct service_addresses;
 struct quotas;
 struct static_paths;
 struct fair_queue;
+struct rbac;
 
 struct apiserver {
     struct event_base *base;
@@ -38,6 +39,8 @@ struct apiserver {
     struct resource_table *resources;
     struct object_schemas *schemas;
     struct authenticator *authenticator;
+    struct rbac *rbac;
+    bool aggregating; /* rules of composed roles are being written */
     struct static_paths *paths;
     struct audit *audit;      /* NULL = none */
     struct fair_queue *queue; /* requests whose user is known */
