@@ -184,7 +184,12 @@ static void write_user(struct strbuf *out, const struct user_info *user)
         strbuf_adds(out, g == user->groups ? ",\"groups\":[" : ",");
         json_write_string(*g, strlen(*g), out);
     }
-    strbuf_adds(out, user && user->groups && *user->groups ? "]}" : "}");
+    strbuf_adds(out, user && user->groups && *user->groups ? "]" : "");
+    if (user && user->extra) {
+        strbuf_adds(out, ",\"extra\":");
+        json_write(user->extra, out);
+    }
+    strbuf_addc(out, '}');
 }
 
 /* "127.0.0.1:40000" → "127.0.0.1", "[::1]:40000" → "::1". */

@@ -35,6 +35,7 @@ void user_info_free(struct user_info *u)
     free(u->name);
     free(u->uid);
     strv_free(u->groups);
+    json_unref(u->extra);
     free(u);
 }
 
@@ -183,47 +184,20 @@ struct user_info *authenticate(struct authenticator *a, const struct http_reques
 
 static const char SERVICE_ACCOUNT[] = "system:serviceaccount:";
 
-/* A ServiceAccount that comes without groups has its own. */
-static char **service_account_groups(const char *user)
+const char *service_account_of(const char *user)
 {
     const char *ns = str_skip_prefix(user, SERVICE_ACCOUNT), *colon = ns ? strchr(ns, ':') : NULL;
+
+    return colon && colon > ns && colon[1] && !strchr(colon + 1, ':') ? ns : NULL;
+}
+
+char **service_account_groups(const char *user)
+{
+    const char *ns = service_account_of(user), *colon = ns ? strchr(ns, ':') : NULL;
     char **groups = NULL;
 
     if (!colon)
         return NULL;
     groups = strv_append(groups, xstrdup("system:serviceaccounts"));
     return strv_append(groups, xasprintf("system:serviceaccounts:%.*s", (int)(colon - ns), ns));
-}
-
-int impersonate(const struct http_request *req, struct user_info **user)
-{
-    const struct http_headers *h = http_request_headers(req);
-    const char *name = NULL, *uid = NULL;
-    _cleanup_strv_ char **groups = NULL;
-    bool any = false;
-
-    for (size_t i = 0; i < h->count; i++) {
-        const struct http_header *x = &h->items[i];
-        if (strncasecmp(x->name, "Impersonate-", 12) != 0)
-            continue;
-        any = true;
-        if (strcasecmp(x->name, "Impersonate-User") == 0)
-            name = x->value;
-        else if (strcasecmp(x->name, "Impersonate-Group") == 0)
-            groups = strv_append(groups, xstrdup(x->value));
-        else if (strcasecmp(x->name, "Impersonate-Uid") == 0)
-            uid = x->value;
-    }
-    if (!any)
-        return 0;
-    if (!user_in_group(*user, "system:masters"))
-        return -EPERM;
-    if (!name || !*name)
-        return -EINVAL;
-    if (!groups)
-        groups = service_account_groups(name);
-    struct user_info *other = user_info_new(name, uid, groups);
-    user_info_free(*user);
-    *user = other;
-    return 0;
 }

@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/json.h"
 
 struct user_info {
     char *name;
-    char *uid;     /* NULL = none */
-    char **groups; /* with system:authenticated */
+    char *uid;          /* NULL = none */
+    char **groups;      /* with system:authenticated */
+    struct json *extra; /* owned: key → array of strings; NULL = none */
 };
 void user_info_free(struct user_info *u);
 DEFINE_CLEANUP(user_info_free, struct user_info *);
@@ -29,10 +31,9 @@ void authenticator_add_token(struct authenticator *a, const char *token, const c
                              char *const *groups);
 /* NULL: nobody we know (401). The caller owns the answer. */
 struct user_info *authenticate(struct authenticator *a, const struct http_request *req);
-/*
- * Puts the user in the place of the one that Impersonate-User and Impersonate-Group name. Only system:masters may:
- * -EPERM; -EINVAL when groups come without a user.
- */
-int impersonate(const struct http_request *req, struct user_info **user);
 /* The user of a bearer token, or NULL. */
 struct user_info *authenticate_token(struct authenticator *a, const char *token);
+/* "NS:NAME" of a ServiceAccount's user name, else NULL. */
+const char *service_account_of(const char *user);
+/* The groups of a ServiceAccount; NULL for other users. */
+char **service_account_groups(const char *user);

@@ -73,7 +73,8 @@ static struct json *user_json(const struct user_info *user)
 
     for (size_t i = 0; user->groups && user->groups[i]; i++)
         json_push(groups, json_string(user->groups[i]));
-    return json_build("{s:s, s:s, s:o}", "username", user->name, "uid", user->uid, "groups", groups);
+    return json_build("{s:s, s:s, s:o, s:o}", "username", user->name, "uid", user->uid, "groups", groups, "extra",
+                      user->extra ? json_ref(user->extra) : NULL);
 }
 
 static struct json *list_of(const struct json *rule, const char *key)

@@ -5,6 +5,7 @@
 #include "apiserver/exchange.h"
 #include "apiserver/fair_queue.h"
 #include "apiserver/gc.h"
+#include "apiserver/impersonate.h"
 #include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
@@ -159,15 +160,6 @@ static bool answer_health(struct http_request *req)
     return false;
 }
 
-static struct json *refuse_impersonation(const struct user_info *user, const char *name)
-{
-    _cleanup_free_ char *text = xasprintf(
-        "User \"%s\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope", user->name);
-    const struct api_subject s = {.group = "", .plural = "users", .name = name};
-
-    return status_forbidden(&s, text, NULL);
-}
-
 static void run_turn(void *arg UNUSED, struct fair_item *item)
 {
     struct exchange *x = container_of(item, struct exchange, waiting);
@@ -198,6 +190,7 @@ void apiserver_handle(void *arg, struct http_request *req)
     if (answer_health(req))
         return;
     struct exchange *x = exchange_new(s, req);
+    bool other;
     int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
     x->user = authenticate(s->authenticator, req);
     x->audit = audit_begin(s->audit, req, x->user, &x->info);
@@ -205,13 +198,12 @@ void apiserver_handle(void *arg, struct http_request *req)
         exchange_refuse(x, status_unauthorized());
         return;
     }
-    int who = impersonate(req, &x->user);
-    if (who < 0) {
-        exchange_refuse(x, who == -EINVAL ? status_internal("requested groups or uid without impersonating a user")
-                                          : refuse_impersonation(x->user, http_header(req, "Impersonate-User")));
+    struct json *refusal = impersonate(s->rbac, req, &x->user, &other);
+    if (refusal) {
+        exchange_refuse(x, refusal);
         return;
     }
-    if (http_header(req, "Impersonate-User"))
+    if (other)
         audit_impersonated(x->audit, x->user);
     if (r == -EINVAL)
         exchange_refuse(x, status_bad_request("the path of the request cannot be read"));

@@ -1,44 +1,11 @@
 """Who may do what, through unmodified kubectl with the tokens of users: roles, bindings, and ways around them."""
 import json
-import os
-import subprocess
 
 import pytest
 
-from control_plane import USER_TOKEN
+from control_plane import User
 
 RBAC = "rbac.authorization.k8s.io"
-
-
-class User:
-    """kubectl as alice, who is in the group dev."""
-
-    def __init__(self, plane, token=USER_TOKEN):
-        self.plane = plane
-        self.token = token
-
-    def run(self, *args, stdin=None):
-        env = dict(os.environ, KUBECONFIG="/dev/null", KUBECACHEDIR=str(self.plane.dir / "cache-user"),
-                   HOME=str(self.plane.dir))
-        return subprocess.run(
-            ["kubectl", "--server", f"https://127.0.0.1:{self.plane.port}", "--certificate-authority",
-             str(self.plane.ca_file()), "--token", self.token, *args],
-            env=env, input=stdin, capture_output=True, text=True, timeout=30)
-
-    def ok(self, *args, stdin=None):
-        done = self.run(*args, stdin=stdin)
-        assert done.returncode == 0, f"{args}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def refused(self, *args, stdin=None):
-        done = self.run(*args, stdin=stdin)
-        assert done.returncode != 0, f"{args} should have failed\n{done.stdout}{done.stderr}"
-        return done.stderr
-
-    def call(self, method, path, body=None, headers=None):
-        answer = self.plane.open(method, path, body, token=self.token, headers=headers)
-        text = answer.read()
-        return answer.status, json.loads(text) if text[:1] == b"{" else text
 
 
 @pytest.fixture

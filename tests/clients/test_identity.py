@@ -1,0 +1,180 @@
+"""Who somebody is, through unmodified kubectl: impersonation, reviews, whoami, and tokens of ServiceAccounts."""
+import base64
+import json
+import time
+
+import pytest
+
+from control_plane import USER_TOKEN, User
+
+RBAC = "rbac.authorization.k8s.io"
+AUTHZ = "/apis/authorization.k8s.io/v1"
+
+
+@pytest.fixture
+def alice(plane):
+    yield User(plane)
+    plane.kubectl("delete", "clusterrolebindings,clusterroles", "-l", "test=yes")
+    plane.kubectl("delete", "rolebindings,roles", "--all", "-n", "default")
+
+
+def allow(plane, *rules, user="alice"):
+    """Gives user the rules, everywhere."""
+    name = f"test-{time.monotonic_ns()}"
+    labels = {"test": "yes"}
+    for body in [
+        {"kind": "ClusterRole", "rules": list(rules)},
+        {"kind": "ClusterRoleBinding", "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+         "subjects": [{"kind": "User", "name": user, "apiGroup": RBAC}]},
+    ]:
+        plane.kubectl("create", "-f", "-", stdin=json.dumps(
+            {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name, "labels": labels}, **body}))
+
+
+def rule(resources, verbs, group="", **more):
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split(), **more}
+
+
+def whoami(user, *options):
+    return json.loads(user.ok("auth", "whoami", "-o", "json", *options))["status"]["userInfo"]
+
+
+# --- impersonation ---
+
+
+def test_impersonation_needs_the_right(plane, alice):
+    alice.ok("api-resources")  # kubectl does not tell why this is refused
+    text = alice.refused("get", "pods", "--as=bob")
+    assert text.strip() == ('Error from server (Forbidden): users "bob" is forbidden: User "alice" cannot impersonate '
+                            'resource "users" in API group "" at the cluster scope')
+    allow(plane, rule("users", "impersonate", resourceNames=["bob"]))
+    assert 'User "bob" cannot list' in alice.refused("get", "pods", "--as=bob")
+    assert whoami(alice, "--as=bob") == {"username": "bob", "groups": ["system:authenticated"]}
+    for options, message in [
+        (["--as=carol"], 'users "carol" is forbidden'),
+        (["--as=bob", "--as-group=system:masters"],
+         'groups "system:masters" is forbidden: User "alice" cannot impersonate resource "groups" in API group "" at '
+         'the cluster scope'),
+        (["--as=bob", "--as-uid=7"], 'uids.authentication.k8s.io "7" is forbidden: User "alice" cannot impersonate '
+                                     'resource "uids" in API group "authentication.k8s.io" at the cluster scope'),
+        (["--as=system:serviceaccount:default:default"],
+         'serviceaccounts "default" is forbidden: User "alice" cannot impersonate resource "serviceaccounts" in API '
+         'group "" in the namespace "default"'),
+    ]:
+        assert message in alice.refused("get", "pods", *options)
+    status, body = alice.call("GET", "/api/v1/pods", headers={"Impersonate-User": "bob",
+                                                              "Impersonate-Extra-Scopes": "all"})
+    assert status == 403
+    assert body["message"] == ('userextras.authentication.k8s.io "all" is forbidden: User "alice" cannot impersonate '
+                               'resource "userextras/scopes" in API group "authentication.k8s.io" at the cluster scope')
+
+
+def test_what_is_impersonated(plane, alice):
+    allow(plane, rule("users groups serviceaccounts", "impersonate"),
+          rule("uids userextras/scopes userextras/a%b", "impersonate", "authentication.k8s.io"))
+    assert whoami(alice, "--as=bob", "--as-group=x", "--as-group=y", "--as-uid=7") == {
+        "username": "bob", "uid": "7", "groups": ["x", "y", "system:authenticated"]}
+    assert whoami(alice, "--as=system:serviceaccount:kube-system:default")["groups"] == [
+        "system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"]
+    assert whoami(alice, "--as=system:serviceaccount:kube-system:default", "--as-group=system:authenticated") == {
+        "username": "system:serviceaccount:kube-system:default", "groups": ["system:authenticated"]}
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    status, body = alice.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, headers={
+        "Impersonate-User": "bob", "Impersonate-Extra-Scopes": "all", "impersonate-extra-a%25B": "x"})
+    assert status == 201
+    assert body["status"]["userInfo"]["extra"] == {"scopes": ["all"], "a%b": ["x"]}
+    # The right to be an administrator is the right to everything.
+    alice.ok("get", "nodes", "--as=root", "--as-group=system:masters")
+
+
+def test_impersonation_without_a_user(plane, alice):
+    for headers, text in [
+        ({"Impersonate-Group": "system:masters"}, "[{Group  system:masters    }]"),
+        ({"Impersonate-Uid": "7"}, "[{UID  7  authentication.k8s.io/v1  }]"),
+        ({"Impersonate-User": "", "Impersonate-Extra-K": "v"}, "[{UserExtra  v  authentication.k8s.io/v1  k}]"),
+    ]:
+        status, body = alice.call("GET", "/api/v1/pods", headers=headers)
+        assert status == 500
+        assert body["message"] == f"Internal error occurred: requested {text} without impersonating a user"
+
+
+def test_the_server_s_own_users_cannot_be_had_by_names(plane, alice):
+    """A name that looks like a ServiceAccount's, and is none."""
+    allow(plane, rule("users", "impersonate"))
+    for name in "system:serviceaccount:a", "system:serviceaccount::x", "system:serviceaccount:a:b:c":
+        assert whoami(alice, f"--as={name}") == {"username": name, "groups": ["system:authenticated"]}
+    assert 'serviceaccounts "b" is forbidden' in alice.refused("get", "pods", "--as=system:serviceaccount:a:b")
+
+
+# --- reviews ---
+
+
+def test_can_i(plane, alice):
+    assert alice.run("auth", "can-i", "get", "pods").stdout == "no\n"
+    allow(plane, rule("pods", "get list"), rule("pods/log", "get"), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]})
+    assert alice.ok("auth", "can-i", "get", "pods") == "yes\n"
+    assert alice.ok("auth", "can-i", "get", "pods", "-n", "kube-system") == "yes\n"
+    assert alice.ok("auth", "can-i", "get", "pods", "--subresource=log") == "yes\n"
+    assert alice.ok("auth", "can-i", "get", "/metrics") == "yes\n"
+    assert alice.ok("auth", "can-i", "get", "/version") == "yes\n"
+    assert alice.run("auth", "can-i", "get", "pods", "--subresource=exec").stdout == "no\n"
+    assert alice.run("auth", "can-i", "delete", "pods").returncode == 1
+    assert alice.run("auth", "can-i", "*", "*").stdout == "no\n"
+    assert plane.kubectl("auth", "can-i", "*", "*") == "yes\n"
+    assert plane.kubectl("auth", "can-i", "get", "pods", "--as=alice") == "yes\n"
+    assert plane.kubectl("auth", "can-i", "get", "secrets", "--as=bob", "--as-group=system:masters") == "yes\n"
+    # A role that is missing is told.
+    plane.kubectl("create", "rolebinding", "x", "--role=gone", "--user=alice")
+    assert alice.run("auth", "can-i", "get", "secrets").stdout == (
+        f'no - RBAC: role.{RBAC} "gone" not found\n')
+
+
+def test_can_i_list(plane, alice):
+    allow(plane, rule("pods", "get list", resourceNames=["a"]))
+    text = alice.ok("auth", "can-i", "--list")
+    lines = [line.split() for line in text.splitlines()]
+    assert ["pods", "[]", "[a]", "[get", "list]"] in lines
+    assert ["selfsubjectaccessreviews.authorization.k8s.io", "[]", "[]", "[create]"] in lines
+    assert any(line[:2] == ["[/apis/*]", "[]"] for line in lines)
+    assert "*.*" in plane.kubectl("auth", "can-i", "--list")
+
+
+def test_reviews(plane, alice):
+    def ask(kind, spec, ns=None, status=201):
+        path = f"{AUTHZ}/namespaces/{ns}/" if ns else f"{AUTHZ}/"
+        answer = plane.open("POST", path + kind.lower() + "s", {
+            "apiVersion": "authorization.k8s.io/v1", "kind": kind, "metadata": {}, "spec": spec})
+        body = json.loads(answer.read())
+        assert answer.status == status, body
+        return body["status"] if status == 201 else body["message"]
+
+    allow(plane, rule("pods", "get"))
+    pods = {"namespace": "default", "verb": "get", "resource": "pods"}
+    yes = ask("SubjectAccessReview", {"user": "alice", "resourceAttributes": pods})
+    assert yes["allowed"] and yes["reason"].startswith("RBAC: allowed by ClusterRoleBinding")
+    assert ask("SubjectAccessReview", {"user": "bob", "resourceAttributes": pods}) == {"allowed": False}
+    assert ask("SubjectAccessReview", {"user": "bob", "groups": ["system:masters"], "resourceAttributes": pods})["allowed"]
+    version = {"path": "/version", "verb": "get"}
+    # Groups are those given, and no others.
+    assert not ask("SubjectAccessReview", {"user": "bob", "nonResourceAttributes": version})["allowed"]
+    assert ask("SubjectAccessReview", {"groups": ["system:authenticated"], "nonResourceAttributes": version})["allowed"]
+    assert ask("LocalSubjectAccessReview", {"user": "alice", "resourceAttributes": pods}, "default")["allowed"]
+    for kind, spec, ns, message in [
+        ("LocalSubjectAccessReview", {"user": "alice", "resourceAttributes": pods}, "kube-system",
+         'spec.resourceAttributes.namespace: Invalid value: "default": must match metadata.namespace'),
+        ("LocalSubjectAccessReview", {"user": "alice", "nonResourceAttributes": version}, "default",
+         "spec.nonResourceAttributes: Invalid value"),
+        ("SubjectAccessReview", {"resourceAttributes": pods}, None,
+         'spec.user: Invalid value: "": at least one of user or group must be specified'),
+        ("SubjectAccessReview", {"user": "a"}, None, "exactly one of nonResourceAttributes or resourceAttributes"),
+        ("SelfSubjectAccessReview", {"nonResourceAttributes": version, "resourceAttributes": pods}, None,
+         "exactly one of nonResourceAttributes or resourceAttributes"),
+    ]:
+        assert message in ask(kind, spec, ns, 422)
+    status, body = alice.call("POST", f"{AUTHZ}/subjectaccessreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "alice"}})
+    assert status == 403
+    status, body = alice.call("POST", f"{AUTHZ}/selfsubjectrulesreviews", {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}})
+    assert body["status"]["incomplete"] is False
+    assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": []} in body["status"]["resourceRules"]
