@@ -14,3 +14,11 @@ char *scheduling_obstacle(const struct apiserver *s, const struct json *pod_spec
 void scheduling_node_changed(struct apiserver *s, const struct json *old, const struct json *new);
 /* Whether there is such a Node, or it is the one of the embedded mode. */
 bool scheduling_node_exists(const struct apiserver *s, const char *name);
+
+/* PriorityClasses that are always there and that nobody else may make or take away. */
+struct system_priority_class {
+    const char *name, *description;
+    int64_t value;
+};
+extern const struct system_priority_class system_priority_classes[];
+extern const size_t system_priority_class_count;

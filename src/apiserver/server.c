@@ -6,6 +6,7 @@
 #include "apiserver/fair_queue.h"
 #include "apiserver/gc.h"
 #include "apiserver/impersonate.h"
+#include "apiserver/initial_objects.h"
 #include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
@@ -266,50 +267,17 @@ static int store_bundled(struct apiserver *s, const struct json *crd, struct err
     return run(&c, object_name(crd), err);
 }
 
-static int make_namespaces(struct apiserver *s, struct error *err)
-{
-    static const char *const names[] = {"default", "kube-system", "kube-public", "kube-node-lease"};
-    const struct resource *r = resource_by_plural(s->resources, "", "v1", "namespaces");
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        if (store_get(s->store, "/namespaces", names[i]))
-            continue;
-        _cleanup_json_ struct json *body = json_build("{s:{s:s}}", "metadata", "name", names[i]);
-        struct api_call c = api_internal_call(s, VERB_CREATE, r, "", "");
-        c.body = body;
-        if (run(&c, names[i], err) < 0)
-            return -err->code;
-    }
-    return 0;
-}
-
-/* The class of the volumes that the node makes. Who wants another default takes the annotation away; it stays away. */
-static int make_storage_class(struct apiserver *s, struct error *err)
-{
-    static const char name[] = "holt-local";
-    const struct resource *r = resource_by_plural(s->resources, "storage.k8s.io", "v1", "storageclasses");
-    _cleanup_json_ struct json *body =
-        json_build("{s:{s:s, s:{s:s}}, s:s, s:s, s:s}", "metadata", "name", name, "annotations",
-                   "storageclass.kubernetes.io/is-default-class", "true", "provisioner", "holt.dev/local",
-                   "reclaimPolicy", "Delete", "volumeBindingMode", "Immediate");
-    struct api_call c = api_internal_call(s, VERB_CREATE, r, "", "");
-
-    if (store_get(s->store, r->store_name, name))
-        return 0;
-    c.body = body;
-    return run(&c, name, err);
-}
-
 /* The store has taken writes back. */
 static void on_rollback(void *arg)
 {
     struct apiserver *s = arg;
 
+    service_addresses_recount(s->addresses, s->store);
     quotas_forget(s->quotas);
     rbac_forget(s->rbac);
 }
 
-static int fill(struct apiserver *s, struct error *err)
+static int fill(struct apiserver *s, const struct apiserver_options *o, struct error *err)
 {
     const struct json *bundled = resource_table_bundled_crds(s->resources);
 
@@ -325,7 +293,7 @@ static int fill(struct apiserver *s, struct error *err)
     for (size_t i = 0; i < json_size(bundled); i++)
         if (store_bundled(s, json_item(bundled, i), err) < 0)
             return -1;
-    if (make_namespaces(s, err) < 0 || make_storage_class(s, err) < 0 || rbac_defaults_make(s, err) < 0)
+    if (initial_objects_make(s, o->server_address, err) < 0 || rbac_defaults_make(s, err) < 0)
         return -1;
     terminations_scan(s->terminations);
     return 0;
@@ -351,7 +319,7 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     if (o->audit.path)
         s->audit = audit_open(o->base, s->clock, &o->audit, err);
     if (!s->store || (o->audit.path && !s->audit) ||
-        (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) || fill(s, err) < 0) {
+        (o->token_file && authenticator_load(s->authenticator, o->token_file, err) < 0) || fill(s, o, err) < 0) {
         apiserver_free(s);
         return NULL;
     }

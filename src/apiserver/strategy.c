@@ -3,15 +3,25 @@
 #include "base/strutil.h"
 
 static const struct strategy *const strategies[] = {
-    &strategy_pods,          &strategy_nodes,
-    &strategy_services,      &strategy_secrets,
-    &strategy_config_maps,   &strategy_namespaces,
-    &strategy_events,        &strategy_events_v1,
-    &strategy_crds,          &strategy_network_policies,
-    &strategy_claims,        &strategy_quotas,
-    &strategy_limit_ranges,  &strategy_budgets,
-    &strategy_roles,         &strategy_cluster_roles,
-    &strategy_role_bindings, &strategy_cluster_role_bindings,
+    &strategy_pods,
+    &strategy_nodes,
+    &strategy_services,
+    &strategy_secrets,
+    &strategy_config_maps,
+    &strategy_namespaces,
+    &strategy_events,
+    &strategy_events_v1,
+    &strategy_crds,
+    &strategy_network_policies,
+    &strategy_claims,
+    &strategy_quotas,
+    &strategy_limit_ranges,
+    &strategy_budgets,
+    &strategy_roles,
+    &strategy_cluster_roles,
+    &strategy_role_bindings,
+    &strategy_cluster_role_bindings,
+    &strategy_priority_classes,
 };
 
 const struct strategy *strategy_for(const struct resource *r)

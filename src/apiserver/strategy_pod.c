@@ -99,8 +99,6 @@ static void default_spec(struct json *spec)
 /* --- priority --- */
 
 #define PRIORITY_CLASSES "scheduling.k8s.io/priorityclasses"
-#define CLUSTER_CRITICAL 2000000000
-#define NODE_CRITICAL 2000001000
 
 /* The class that Pods get which name none: of several the one with the least value; NULL: there is none. */
 static struct json *global_priority_class(struct apiserver *s)
@@ -130,9 +128,6 @@ static int find_priority_class(struct api_call *c, const char *name, struct json
         *ret = global_priority_class(c->server);
     } else if (stored) {
         *ret = json_ref(stored->value);
-    } else if (streq(name, "system-cluster-critical") || streq(name, "system-node-critical")) {
-        int64_t value = streq(name, "system-node-critical") ? NODE_CRITICAL : CLUSTER_CRITICAL;
-        *ret = json_build("{s:{s:s}, s:i}", "metadata", "name", name, "value", value);
     } else {
         _cleanup_free_ char *why = xasprintf("no PriorityClass with name %s was found", name);
         return api_fail(c, status_forbidden(&s, why, NULL));

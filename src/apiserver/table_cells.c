@@ -314,12 +314,39 @@ static char *endpoints_text(const struct json *o)
     return text;
 }
 
+/* As kubectl would take it: "a=b,c in (d,e),!f". */
 static char *pod_selector(const struct json *o)
 {
     const struct json *selector = json_at(o, "spec", "podSelector", NULL);
-    char *text = pairs(json_get(selector, "matchLabels"));
+    const struct json *expressions = json_get(selector, "matchExpressions");
+    _cleanup_free_ char *labels = pairs(json_get(selector, "matchLabels"));
+    struct strbuf out = {0};
 
-    return text;
+    strbuf_adds(&out, labels);
+    for (size_t i = 0; i < json_size(expressions); i++) {
+        const struct json *e = json_item(expressions, i);
+        const char *key = json_str_or(json_get(e, "key"), ""), *how = json_str_or(json_get(e, "operator"), "");
+        _cleanup_free_ char *values = joined(json_get(e, "values"), NULL, SIZE_MAX);
+        strbuf_adds(&out, out.len ? "," : "");
+        if (streq(how, "Exists") || streq(how, "DoesNotExist"))
+            strbuf_addf(&out, "%s%s", streq(how, "Exists") ? "" : "!", key);
+        else
+            strbuf_addf(&out, "%s %s (%s)", key, streq(how, "In") ? "in" : "notin", values);
+    }
+    return strbuf_detach(&out);
+}
+
+static struct json *storage_class_cell(const char *column, const struct json *o)
+{
+    static const char *const marks[] = {"storageclass.kubernetes.io/is-default-class",
+                                        "storageclass.beta.kubernetes.io/is-default-class"};
+
+    if (!streq(column, "Name"))
+        return json_boolean(json_bool_or(json_get(o, "allowVolumeExpansion"), false));
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        if (streq(json_str_or(json_at(o, "metadata", "annotations", marks[i], NULL), ""), "true"))
+            return text_cell(xasprintf("%s (default)", object_name(o)));
+    return json_string(object_name(o));
 }
 
 struct json *table_computed_cell(const struct resource *r, const char *column, const struct json *o, int64_t now_ns)
@@ -355,7 +382,13 @@ struct json *table_computed_cell(const struct resource *r, const char *column, c
         return text_cell(streq(column, "Ports") ? numbers(json_get(o, "ports")) : slice_endpoints(o));
     if (streq(kind, "NetworkPolicy"))
         return text_cell(pod_selector(o));
-    if (streq(kind, "ControllerRevision") && (controller = object_controller(o)))
+    if (streq(kind, "StorageClass"))
+        return storage_class_cell(column, o);
+    if (streq(kind, "PriorityClass"))
+        return json_boolean(json_bool_or(json_get(o, "globalDefault"), false));
+    if (streq(kind, "ControllerRevision") && !(controller = object_controller(o)))
+        return json_string("<none>");
+    if (streq(kind, "ControllerRevision"))
         return text_cell(xasprintf("%s/%s", json_str_or(json_get(controller, "kind"), ""),
                                    json_str_or(json_get(controller, "name"), "")));
     return NULL;

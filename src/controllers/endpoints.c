@@ -116,7 +116,7 @@ static struct json *group_by_ports(const struct json *service, const struct json
 
 static struct json *endpoint(const struct json *service, const struct json *pod)
 {
-    bool serving = condition_true(pod, "Ready") || takes_unready(service), terminating = object_deleting(pod);
+    bool serving = condition_true(pod, "Ready"), terminating = object_deleting(pod);
     bool ready = takes_unready(service) || (serving && !terminating);
 
     return json_build("{s:[s], s:{s:b, s:b, s:b}, s:s, s:s, s:o}", "addresses", pod_ip(pod), "conditions", "ready",
@@ -260,12 +260,27 @@ static bool is_kept(const struct json *service)
            !streq(json_str_or(json_at(service, "spec", "type", NULL), ""), "ExternalName");
 }
 
+/* Of the annotations one is ours; the others are left alone. */
+static void put_annotation(struct json *metadata, const struct json *value)
+{
+    struct json *annotations = json_get(metadata, "annotations");
+
+    annotations = annotations ? json_copy_shallow(annotations) : json_object_make();
+    if (value)
+        json_set(annotations, OVER_CAPACITY, json_ref((struct json *)value));
+    else
+        json_remove(annotations, OVER_CAPACITY);
+    json_set(metadata, "annotations", annotations);
+}
+
 static void put(const struct world *w, const struct kube_resource *r, const struct json *wanted,
                 const char *const *members, struct plan *plan)
 {
     const struct json *now = w->get(w, r, object_namespace(wanted), object_name(wanted));
-    bool same =
-        now && json_equal(json_at(now, "metadata", "labels", NULL), json_at(wanted, "metadata", "labels", NULL));
+    const struct json *cut = json_at(wanted, "metadata", "annotations", OVER_CAPACITY, NULL);
+    bool same_cut = json_equal(json_at(now, "metadata", "annotations", OVER_CAPACITY, NULL), cut);
+    bool same = now && same_cut &&
+                json_equal(json_at(now, "metadata", "labels", NULL), json_at(wanted, "metadata", "labels", NULL));
 
     if (!now) {
         plan_create(plan, r, json_copy_shallow(wanted));
@@ -274,6 +289,8 @@ static void put(const struct world *w, const struct kube_resource *r, const stru
     struct json *changed = json_copy_shallow(now);
     struct json *metadata = json_copy_shallow(json_get(now, "metadata"));
     json_set(metadata, "labels", json_ref(json_at(wanted, "metadata", "labels", NULL)));
+    if (!same_cut)
+        put_annotation(metadata, cut);
     json_set(changed, "metadata", metadata);
     for (; *members; members++) {
         struct json *value = json_get(wanted, *members);
@@ -318,7 +335,10 @@ static void put_endpoints(const struct world *w, const struct json *service, con
         object_name(service), "namespace", object_namespace(service), "labels",
         labels_of(service, ENDPOINTS_MANAGED_BY, ENDPOINTS_MANAGER), "subsets", endpoints_subsets(service, pods));
 
-    if (json_size(pods) > ENDPOINTS_MAX)
+    size_t addresses = 0;
+    for (size_t i = 0; i < json_size(pods); i++)
+        addresses += *pod_ip(json_item(pods, i)) != '\0';
+    if (addresses > ENDPOINTS_MAX)
         json_set(json_get(wanted, "metadata"), "annotations", json_build("{s:s}", OVER_CAPACITY, "truncated"));
     put(w, &KUBE_ENDPOINTS, wanted, members, plan);
 }

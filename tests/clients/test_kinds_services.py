@@ -126,3 +126,104 @@ def test_default_storage_class(plane, namespace):
     assert claim("a") == "holt-local"
     assert claim("b", storageClassName="") == ""
     assert claim("c", storageClassName="other") == "other"
+
+
+# --- types of Services ---
+
+
+def node_ports(plane, name):
+    return [p.get("nodePort") for p in plane.get("service", name)["spec"]["ports"]]
+
+
+def retype(plane, name, ok=True, **spec):
+    return plane.kubectl("patch", "service", name, "--type=merge", "-p", json.dumps({"spec": spec}), ok=ok)
+
+
+def test_node_ports(plane, namespace):
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]
+    create(plane, service("np", ports, type="NodePort"))
+    given = node_ports(plane, "np")
+    assert len(set(given)) == 2 and all(30000 <= p <= 32767 for p in given)
+    row = plane.kubectl("get", "service", "np", "--no-headers").split()
+    assert row[1] == "NodePort" and row[4] == f"80:{given[0]}/TCP,53:{given[1]}/UDP"
+    for number, why in ((80, "The range of valid ports is 30000-32767"), (given[0], "provided port is already allocated")):
+        refused = create(plane, service("other", [{"port": 1, "nodePort": number}], type="NodePort"), ok=False)
+        assert f"spec.ports[0].nodePort: Invalid value: {number}: " in refused and why in refused
+    refused = create(plane, service("other", [{"port": 1, "nodePort": 31000}]), ok=False)
+    assert "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'" in refused
+    refused = create(plane, service("other", [{"port": 1}], type="NodePort", clusterIP="None"), ok=False)
+    assert "may not be set to 'None' for NodePort services" in refused
+
+    # An update that does not speak of it keeps it; another type gives it back.
+    plane.kubectl("label", "service", "np", "a=b")
+    retype(plane, "np", ports=ports)
+    assert node_ports(plane, "np") == given
+    create(plane, service("two", [{"port": 1}], type="NodePort"))
+    assert "already allocated" in retype(plane, "two", ports=[{"port": 1, "nodePort": given[0]}], ok=False)
+    retype(plane, "np", type="ClusterIP")
+    assert node_ports(plane, "np") == [None, None]
+    assert "externalTrafficPolicy" not in plane.get("service", "np")["spec"]
+    retype(plane, "two", ports=[{"port": 1, "nodePort": given[0]}])
+    assert node_ports(plane, "two") == [given[0]]
+    plane.stop()
+    plane.start()
+    refused = create(plane, service("three", [{"port": 1, "nodePort": given[0]}], type="NodePort"), ok=False)
+    assert "already allocated" in refused
+    plane.kubectl("delete", "service", "two")
+    both = [{"name": n, "port": 53, "protocol": p, "nodePort": given[0]} for n, p in (("t", "TCP"), ("u", "UDP"))]
+    create(plane, service("dns", both, type="NodePort"))
+    assert node_ports(plane, "dns") == [given[0]] * 2
+
+
+def test_load_balancers_wait(plane, namespace):
+    create(plane, service("lb", [{"port": 80}], type="LoadBalancer"))
+    assert 30000 <= node_ports(plane, "lb")[0] <= 32767
+    assert plane.kubectl("get", "service", "lb", "--no-headers").split()[3] == "<pending>"
+    create(plane, service("bare", [{"port": 80}], type="LoadBalancer", allocateLoadBalancerNodePorts=False))
+    assert node_ports(plane, "bare") == [None]
+
+
+def test_families(plane, namespace):
+    refused = create(plane, service("six", [{"port": 80}], ipFamilies=["IPv6"]), ok=False)
+    assert 'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster' in refused
+    refused = create(plane, service("six", [{"port": 80}], ipFamilyPolicy="RequireDualStack"), ok=False)
+    assert "this cluster is not configured for dual-stack services" in refused
+    refused = create(plane, service("six", [{"port": 80}], clusterIP="fd00::1"), ok=False)
+    assert "a valid IPv4 address" in refused
+    refused = create(plane, service("six", [{"port": 80}], clusterIP="10.96.3.3", clusterIPs=["10.96.3.3", "fd00::1"]), ok=False)
+    assert "services are IPv4 only" in refused
+    create(plane, service("four", [{"port": 80}], ipFamilyPolicy="PreferDualStack"))
+    assert plane.get("service", "four")["spec"]["ipFamilies"] == ["IPv4"]
+
+
+def test_external_names(plane, namespace):
+    def outside(name, **spec):
+        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": "ExternalName", **spec}}
+
+    assert "spec.externalName: Required value" in create(plane, outside("x"), ok=False)
+    assert "spec.externalName: Invalid value" in create(plane, outside("x", externalName="not a name"), ok=False)
+    refused = create(plane, outside("x", externalName="a.example.com", clusterIP="10.96.5.5"), ok=False)
+    assert "spec.clusterIPs: Forbidden: may not be set for ExternalName services" in refused
+    create(plane, outside("x", externalName="a.example.com"))
+    assert plane.kubectl("get", "service", "x", "--no-headers").split()[1:5] == [
+        "ExternalName", "<none>", "a.example.com", "<none>"]
+    assert "spec.ports: Required value" in retype(plane, "x", type="ClusterIP", ok=False)
+    retype(plane, "x", type="ClusterIP", ports=[{"port": 80}])
+    spec = plane.get("service", "x")["spec"]
+    assert spec["clusterIP"].startswith("10.96.") and "externalName" not in spec
+    create(plane, service("taken", [{"port": 1}], clusterIP="10.96.5.6"))
+    retype(plane, "x", type="ExternalName", externalName="b.example.com")
+    spec = plane.get("service", "x")["spec"]
+    assert "clusterIP" not in spec and "clusterIPs" not in spec and "ipFamilies" not in spec
+    refused = retype(plane, "x", type="ClusterIP", clusterIP="10.96.5.6", ok=False)
+    assert "already allocated" in refused
+
+
+def test_the_servers_own_service(plane):
+    made = plane.get("service", "kubernetes", "-n", "default")
+    assert made["spec"]["clusterIP"] == "10.96.0.1"
+    assert made["spec"]["ports"] == [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": plane.port}]
+    plane.kubectl("delete", "service", "kubernetes", "-n", "default")
+    plane.stop()
+    plane.start()
+    assert plane.get("service", "kubernetes", "-n", "default")["spec"]["clusterIP"] == "10.96.0.1"
