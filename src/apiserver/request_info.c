@@ -56,9 +56,9 @@ static char **split(const char *path)
     return v;
 }
 
-static int verb_of(const char *method, bool has_name, bool watch, enum api_verb *ret)
+static int verb_of(const char *method, bool has_name, bool watch, bool proxy, enum api_verb *ret)
 {
-    if (streq(method, "GET") || streq(method, "HEAD"))
+    if (streq(method, "GET") || streq(method, "HEAD") || (proxy && streq(method, "OPTIONS")))
         *ret = watch ? VERB_WATCH : has_name ? VERB_GET : VERB_LIST;
     else if (streq(method, "POST"))
         *ret = VERB_CREATE;
@@ -103,7 +103,7 @@ static int parse_resource(char **rest, struct request_info *i)
         i->name = xstrdup(rest[1]);
     if (n >= 3)
         i->subresource = xstrdup(rest[2]);
-    for (size_t k = 3; k < n; k++) {
+    for (size_t k = 3; k < n && !streq(i->subresource, "proxy"); k++) {
         char *longer = xasprintf("%s/%s", i->subresource, rest[k]);
         free(i->subresource);
         i->subresource = longer;
@@ -145,7 +145,8 @@ int request_info_parse(const char *method, const char *path, bool watch, struct 
     i.subresource = or_empty(i.subresource);
     if (i.is_resource) {
         enum api_verb verb;
-        r = verb_of(method, *i.name, (watch || i.verb == VERB_WATCH) && !*i.subresource, &verb);
+        r = verb_of(method, *i.name, (watch || i.verb == VERB_WATCH) && !*i.subresource, streq(i.subresource, "proxy"),
+                    &verb);
         i.verb = r == 0 ? verb : VERB_GET;
     }
     *ret = i;

@@ -25,7 +25,7 @@ struct request_info {
     char *ns; /* "" = none; for a Namespace itself it is the name too, as RBAC wants it */
     char *plural;
     char *name;             /* "" = the collection */
-    char *subresource;      /* "" = none; may hold "/" behind the first part: "proxy/index.html" */
+    char *subresource;      /* "" = none; a proxy's path is left out, else all parts: "a/b" */
     bool in_namespace_path; /* the URL has namespaces/NS/ in front of the resource */
 };
 

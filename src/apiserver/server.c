@@ -10,6 +10,7 @@
 #include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
+#include "apiserver/proxy.h"
 #include "apiserver/quota.h"
 #include "apiserver/rbac_defaults.h"
 #include "apiserver/seal.h"
@@ -121,6 +122,10 @@ static void handle_resource(struct exchange *x)
     }
     if (pod_streams_wants(&x->call)) {
         pod_streams_handle(x);
+        return;
+    }
+    if (proxy_wants(&x->call)) {
+        proxy_handle(x);
         return;
     }
     if (metrics_wants(&x->call)) {

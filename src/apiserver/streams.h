@@ -15,6 +15,13 @@ struct stream_target {
     const char *container; /* name, checked */
 };
 
+struct proxy_target {
+    struct json *pod; /* borrowed for the call, as all here */
+    uint16_t port;
+    const char *prefix; /* what the path asked for has in front of the one inside: ends with "/proxy" */
+    const char *target; /* path and query inside, as sent: begins with "/" */
+};
+
 /* readings: what the node has measured (node/usage.h); borrowed. NULL: err says why. */
 typedef void (*usage_done)(void *arg, const struct json *readings, const struct error *err);
 
@@ -24,6 +31,8 @@ struct stream_backend {
     void (*attach)(void *arg, const struct stream_target *target, struct http_request *req);
     void (*log)(void *arg, const struct stream_target *target, struct http_request *req);
     void (*port_forward)(void *arg, const struct stream_target *target, struct http_request *req);
+    /* Passes the request on to a port of the Pod. */
+    void (*proxy)(void *arg, const struct proxy_target *target, struct http_request *req);
     /* Asks what Pods and the node use; done runs once, later. */
     void (*usage)(void *arg, usage_done done, void *done_arg);
 };

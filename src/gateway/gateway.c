@@ -58,7 +58,8 @@ struct gateway *gateway_new(struct event_base *base, struct informer *pods, cons
                                          .exec = gateway_exec,
                                          .attach = gateway_attach,
                                          .log = gateway_log,
-                                         .port_forward = gateway_port_forward};
+                                         .port_forward = gateway_port_forward,
+                                         .proxy = gateway_proxy};
     informer_subscribe(pods, on_pod, g);
     return g;
 }

@@ -24,10 +24,11 @@ void gateway_refuse(struct http_request *req, struct json *status);
 /* The same with what gateway_connect_guest and the like have to say. */
 void gateway_refuse_error(struct http_request *req, const struct error *err);
 
-/* exec.c, log.c, port_forward.c: implementations of struct stream_backend. */
+/* exec.c, log.c, port_forward.c, proxy.c: implementations of struct stream_backend. */
 void gateway_exec(void *arg, const struct stream_target *target, struct http_request *req);
 void gateway_attach(void *arg, const struct stream_target *target, struct http_request *req);
 void gateway_log(void *arg, const struct stream_target *target, struct http_request *req);
+void gateway_proxy(void *arg, const struct proxy_target *target, struct http_request *req);
 void gateway_port_forward(void *arg, const struct stream_target *target, struct http_request *req);
 /* The Pod changed: its followers may have come to their end. */
 void gateway_logs_changed(struct gateway *g, const struct json *pod, bool gone);

@@ -87,9 +87,13 @@ struct event_base *http_event_base(const struct http_request *req);
 void http_add_header(struct http_request *req, const char *name, const char *value);
 void http_respond(struct http_request *req, int status, const char *content_type, const void *body, size_t len);
 void http_start(struct http_request *req, int status, const char *content_type); /* chunked; headers flushed at once */
+/* The same with a body of a length known beforehand (with HEAD: told, and not sent); < 0: unknown. */
+void http_start_sized(struct http_request *req, int status, const char *content_type, int64_t length);
 /* false: the client is gone (or was dropped for not reading); stop and call http_end(). */
 bool http_write(struct http_request *req, const void *data, size_t len);
 void http_end(struct http_request *req);
+/* In place of http_end(): the answer that was begun cannot be completed, and the client is to see that. */
+void http_abort(struct http_request *req);
 /* Bytes written and not yet taken by the kernel. on_drain runs each time they fall to zero. */
 size_t http_output_pending(const struct http_request *req);
 void http_on_drain(struct http_request *req, void (*cb)(void *arg, struct http_request *req), void *arg);

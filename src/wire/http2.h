@@ -32,6 +32,8 @@ void http2_answer_head(struct http_request *req, int status, const char *content
 bool http2_answer_write(struct http_request *req, const void *data, size_t len, bool limited);
 /* The answer is complete (or, not begun, never comes); req is about to be freed. */
 void http2_answer_end(struct http_request *req);
+/* The answer breaks off; req is about to be freed. */
+void http2_answer_abort(struct http_request *req);
 /* The client should come back with HTTP/1.1: an upgrade was asked for. req is about to be freed. */
 void http2_answer_by_http1(struct http_request *req);
 size_t http2_answer_pending(const struct http_request *req);

@@ -164,6 +164,14 @@ void http2_answer_end(struct http_request *req)
     resume(st);
 }
 
+void http2_answer_abort(struct http_request *req)
+{
+    struct http2_stream *st = req->stream;
+
+    st->req = NULL;
+    http2_reset(st, NGHTTP2_INTERNAL_ERROR);
+}
+
 void http2_answer_by_http1(struct http_request *req)
 {
     struct http2_stream *st = req->stream;

@@ -10,6 +10,7 @@
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 void http_request_free(struct http_request *req)
@@ -253,20 +254,30 @@ void http_respond(struct http_request *req, int status, const char *content_type
     finish(req);
 }
 
-void http_start(struct http_request *req, int status, const char *content_type)
+void http_start_sized(struct http_request *req, int status, const char *content_type, int64_t length)
 {
+    bool lengthless = status == 204 || status == 304;
+
     req->status = status;
     if (!req->conn)
         return;
     req->bodyless = has_no_body(req, status);
     if (req->stream) {
-        http2_answer_head(req, status, content_type, -1, req->bodyless);
+        http2_answer_head(req, status, content_type, lengthless ? -1 : length, req->bodyless);
         return;
     }
-    req->chunked = req->head.minor == 1 && status != 204 && status != 304;
-    if (!req->chunked && !req->bodyless)
+    req->chunked = length < 0 && req->head.minor == 1 && !lengthless;
+    if (length < 0 && !req->chunked && !req->bodyless)
         req->keep_alive = false; /* HTTP/1.0: the end of the connection is the end of the body */
-    write_head(req, status, content_type, req->chunked ? "Transfer-Encoding: chunked\r\n" : "");
+    _cleanup_free_ char *framing = req->chunked               ? xstrdup("Transfer-Encoding: chunked\r\n")
+                                   : length < 0 || lengthless ? xstrdup("")
+                                                              : xasprintf("Content-Length: %" PRId64 "\r\n", length);
+    write_head(req, status, content_type, framing);
+}
+
+void http_start(struct http_request *req, int status, const char *content_type)
+{
+    http_start_sized(req, status, content_type, -1);
 }
 
 bool http_write(struct http_request *req, const void *data, size_t len)
@@ -305,6 +316,16 @@ void http_end(struct http_request *req)
     if (req->conn && !req->started)
         req->keep_alive = false; /* ended without an answer: nothing sensible can follow */
     finish(req);
+}
+
+void http_abort(struct http_request *req)
+{
+    req->on_close = NULL;
+    if (req->stream)
+        http2_answer_abort(req);
+    else if (req->conn)
+        http_conn_close(req->conn);
+    http_request_free(req);
 }
 
 size_t http_output_pending(const struct http_request *req)
