@@ -22,6 +22,9 @@ static const struct strategy *const strategies[] = {
     &strategy_role_bindings,
     &strategy_cluster_role_bindings,
     &strategy_priority_classes,
+    &strategy_runtime_classes,
+    &strategy_storage_classes,
+    &strategy_revisions,
 };
 
 const struct strategy *strategy_for(const struct resource *r)

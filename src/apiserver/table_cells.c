@@ -5,6 +5,8 @@
 #include "base/strutil.h"
 #include "kube/object.h"
 
+#include <ctype.h>
+
 static struct json *count_cell(const struct json *object, const char *a, const char *b)
 {
     size_t n = json_size(json_get(object, a)) + (b ? json_size(json_get(object, b)) : 0);
@@ -349,10 +351,23 @@ static struct json *storage_class_cell(const char *column, const struct json *o)
     return json_string(object_name(o));
 }
 
+/* "statefulset.apps/web" */
+static struct json *controller_cell(const struct json *reference)
+{
+    _cleanup_free_ char *kind = xstrdup(json_str_or(json_get(reference, "kind"), ""));
+    const char *version = json_str_or(json_get(reference, "apiVersion"), ""), *slash = strchr(version, '/');
+
+    if (!reference)
+        return json_string("<none>");
+    for (char *p = kind; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    return text_cell(xasprintf("%s%s%.*s/%s", kind, slash ? "." : "", slash ? (int)(slash - version) : 0, version,
+                               json_str_or(json_get(reference, "name"), "")));
+}
+
 struct json *table_computed_cell(const struct resource *r, const char *column, const struct json *o, int64_t now_ns)
 {
     const char *kind = r->kind;
-    const struct json *controller;
 
     if (streq(kind, "Pod"))
         return table_pod_cell(column, o, now_ns);
@@ -386,10 +401,7 @@ struct json *table_computed_cell(const struct resource *r, const char *column, c
         return storage_class_cell(column, o);
     if (streq(kind, "PriorityClass"))
         return json_boolean(json_bool_or(json_get(o, "globalDefault"), false));
-    if (streq(kind, "ControllerRevision") && !(controller = object_controller(o)))
-        return json_string("<none>");
     if (streq(kind, "ControllerRevision"))
-        return text_cell(xasprintf("%s/%s", json_str_or(json_get(controller, "kind"), ""),
-                                   json_str_or(json_get(controller, "name"), "")));
+        return controller_cell(object_controller(o));
     return NULL;
 }
