@@ -1,6 +1,7 @@
 /* `holt control`: the API server, the controllers and the gateway, in one process on one loop. */
 #include "cli/cli.h"
 #include "cli/pki.h"
+#include "cli/ready.h"
 
 #include "apiserver/inproc.h"
 #include "apiserver/server.h"
@@ -32,7 +33,7 @@ struct control_options {
         *secrets_keys;
     const char *audit_log, *audit_policy;
     int64_t audit_max_size, audit_backups;
-    int64_t ready_fd;
+    struct ready ready;
 };
 
 struct control {
@@ -240,7 +241,7 @@ int cmd_control(int argc, char **argv)
         {"audit-policy", 0, OPTION_STRING, &o.audit_policy, "FILE", "What is recorded: an audit.k8s.io/v1 Policy"},
         {"audit-max-size", 0, OPTION_SIZE, &o.audit_max_size, "SIZE", "Rotate the audit log beyond this (100Mi)"},
         {"audit-backups", 0, OPTION_INT, &o.audit_backups, "N", "Old audit logs to keep (5)"},
-        {"ready-fd", 0, OPTION_INT, &o.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+        READY_OPTIONS(&o.ready),
     };
     struct control c = {0};
     int rest;
@@ -257,10 +258,7 @@ int cmd_control(int argc, char **argv)
     int r = start(&c, &o, &err);
     if (r == 0) {
         log_info("serving", "address", o.listen, NULL);
-        if (o.ready_fd > 0) {
-            (void)fd_write_all((int)o.ready_fd, "ready\n", 6); /* a supervisor that is gone ends us anyway */
-            (void)close((int)o.ready_fd);
-        }
+        ready_tell(c.base, &o.ready);
         (void)event_base_dispatch(c.base);
     }
     stop(&c);

@@ -3,8 +3,8 @@
  * there is nothing to forward, and nothing is.
  */
 #include "cli/cli.h"
+#include "cli/ready.h"
 
-#include "base/fdio.h"
 #include "base/log.h"
 
 #include <event2/event.h>
@@ -19,10 +19,10 @@ int cmd_egress(int argc, char **argv)
 {
     _cleanup_error_ struct error err = ERROR_INIT;
     const char *run_dir = "/run/holt";
-    int64_t ready_fd = 0;
+    struct ready ready = {0};
     const struct option options[] = {
         {"run-dir", 0, OPTION_STRING, &run_dir, "DIR", "Run-time state"},
-        {"ready-fd", 0, OPTION_INT, &ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+        READY_OPTIONS(&ready),
     };
     int rest;
 
@@ -35,11 +35,9 @@ int cmd_egress(int argc, char **argv)
     if (!term || !interrupt || evsignal_add(term, NULL) < 0 || evsignal_add(interrupt, NULL) < 0)
         return failf(EXIT_HOLT_FAILED, "egress: cannot make the event loop");
     log_info("egress is closed: sandboxes reach nothing outside", NULL);
-    if (ready_fd > 0) {
-        (void)fd_write_all((int)ready_fd, "ready\n", 6); /* a supervisor that is gone ends us anyway */
-        (void)close((int)ready_fd);
-    }
+    ready_tell(base, &ready);
     (void)event_base_dispatch(base);
+    ready_end(&ready);
     event_free(term);
     event_free(interrupt);
     event_base_free(base);

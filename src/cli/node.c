@@ -1,5 +1,6 @@
 /* `holt node`: runs the Pods of this machine. Root; started by `holt up` or by systemd. */
 #include "cli/cli.h"
+#include "cli/ready.h"
 
 #include "base/fdio.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@
 struct process {
     struct event_base *base;
     struct node *node;
-    int64_t ready_fd;
+    struct ready ready;
 };
 
 static void on_stop(evutil_socket_t sig UNUSED, short what UNUSED, void *arg)
@@ -36,11 +37,7 @@ static void on_ready(void *arg)
 {
     struct process *p = arg;
 
-    if (p->ready_fd <= 0)
-        return;
-    (void)fd_write_all((int)p->ready_fd, "ready\n", 6); /* a supervisor that is gone ends us anyway */
-    (void)close((int)p->ready_fd);
-    p->ready_fd = 0;
+    ready_tell(p->base, &p->ready);
 }
 
 static int parse_group(const char *text, gid_t *ret, struct error *err)
@@ -97,6 +94,7 @@ static int run(struct process *p, const char *kubeconfig, struct zygote *zygote,
     bool failed = !p->node;
     node_free(p->node);
     kube_free(kube);
+    ready_end(&p->ready);
     event_base_free(p->base);
     return failed ? -EIO : r;
 }
@@ -118,7 +116,7 @@ int cmd_node(int argc, char **argv)
         {"group", 0, OPTION_STRING, &group, "GROUP", "May connect to guests and read logs"},
         {"allow-dir-images", 0, OPTION_FLAG, &o.allow_dir_images, NULL, "Allow images that are directories (dir:PATH)"},
         {"allow-host-path", 0, OPTION_LIST, &prefixes, "PREFIX", "Allow hostPath volumes there; may be repeated"},
-        {"ready-fd", 0, OPTION_INT, &p.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+        READY_OPTIONS(&p.ready),
     };
     int rest;
 

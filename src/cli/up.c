@@ -4,6 +4,7 @@
  * taken up where it was.
  */
 #include "cli/cli.h"
+#include "cli/ready.h"
 #include "cli/up_prepare.h"
 
 #include "base/fdio.h"
@@ -45,8 +46,9 @@ struct child {
     bool ready;
     int64_t started_ns, delay_ns;
     struct event *restart;
-    struct event *ready_event; /* the pipe it writes to when ready */
+    struct event *ready_event; /* the pipe it writes to when ready, and while it is alive */
     int ready_pipe;
+    struct event *hang; /* armed while it is ready */
 };
 
 enum { CHILD_CONTROL, CHILD_NODE, CHILD_EGRESS, CHILD_COUNT };
@@ -62,6 +64,7 @@ struct supervisor {
     size_t waiting_count, waiting_capacity;
     struct up_config o;
     int64_t ready_fd;
+    int64_t hang_timeout_ns; /* 0 = nobody looks */
     int64_t started_ns;
     bool stop_sandboxes, announced, stopping, failed;
 };
@@ -121,19 +124,38 @@ static void close_ready_pipe(struct child *c)
     c->ready_pipe = -1;
 }
 
+/* Its loop has stood still for long; what it has begun is safe, and its successor takes everything up. */
+static void on_hang(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct child *c = arg;
+
+    if (!c->pid || c->up->stopping)
+        return;
+    log_error("process does not answer any more, ending it", "process", c->name, NULL);
+    (void)kill(c->pid, SIGKILL);
+}
+
 static void on_ready(evutil_socket_t fd, short what UNUSED, void *arg)
 {
     struct child *c = arg;
-    char buf[16];
+    struct timeval patience = {.tv_sec = c->up->hang_timeout_ns / NSEC_PER_SEC,
+                               .tv_usec = c->up->hang_timeout_ns % NSEC_PER_SEC / 1000};
+    char buf[64];
     ssize_t n = read(fd, buf, sizeof(buf));
 
-    close_ready_pipe(c);
-    if (n > 0) {
-        c->ready = true;
-        if (c == &c->up->children[CHILD_CONTROL])
-            start(&c->up->children[CHILD_NODE]); /* it would only find the door closed before */
-        announce(c->up);
+    if (n <= 0) {
+        if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            close_ready_pipe(c);
+        return;
     }
+    if (c->up->hang_timeout_ns)
+        (void)evtimer_add(c->hang, &patience);
+    if (c->ready)
+        return;
+    c->ready = true;
+    if (c == &c->up->children[CHILD_CONTROL])
+        start(&c->up->children[CHILD_NODE]); /* it would only find the door closed before */
+    announce(c->up);
 }
 
 static void exec_child(const struct child *c, int ready_write, pid_t parent)
@@ -196,7 +218,7 @@ static void start(struct child *c)
     c->pid = pid;
     c->started_ns = time_monotonic_ns();
     c->ready_pipe = pipe_fds[0];
-    c->ready_event = event_new(c->up->base, c->ready_pipe, EV_READ, on_ready, c);
+    c->ready_event = event_new(c->up->base, c->ready_pipe, EV_READ | EV_PERSIST, on_ready, c);
     if (!c->ready_event || event_add(c->ready_event, NULL) < 0)
         abort();
 }
@@ -234,6 +256,7 @@ static void ended(struct child *c, int status)
 
     c->pid = 0;
     c->ready = false;
+    (void)evtimer_del(c->hang);
     close_ready_pipe(c);
     if (give_up) {
         log_error("giving up", "process", c->name, "how", how, NULL);
@@ -345,26 +368,27 @@ static void define_children(struct supervisor *up, const char *node_config)
     c[CHILD_CONTROL] = (struct child){.name = "control", .unprivileged = true};
     c[CHILD_CONTROL].argv = arguments("holt", "control", "--data-dir", up->o.data_dir, "--run-dir", up->o.run_dir,
                                       "--listen", up->o.listen, "--keys", keys, "--durability", up->o.durability,
-                                      "--node-name", up->o.node_name, "--ready-fd", "3", NULL);
+                                      "--node-name", up->o.node_name, "--ready-fd", "3", "--alive", NULL);
     add_option(&c[CHILD_CONTROL], "--secrets-keys", up->o.secrets_keys);
     add_option(&c[CHILD_CONTROL], "--audit-log", up->o.audit_log);
     add_option(&c[CHILD_CONTROL], "--audit-policy", up->o.audit_policy);
     c[CHILD_NODE] = (struct child){.name = "node"};
-    c[CHILD_NODE].argv =
-        arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->o.data_dir, "--run-dir", up->o.run_dir,
-                  "--node-name", up->o.node_name, "--group", gid, "--cgroup-parent", cgroup, "--ready-fd", "3", NULL);
+    c[CHILD_NODE].argv = arguments("holt", "node", "--kubeconfig", node_config, "--data-dir", up->o.data_dir,
+                                   "--run-dir", up->o.run_dir, "--node-name", up->o.node_name, "--group", gid,
+                                   "--cgroup-parent", cgroup, "--ready-fd", "3", "--alive", NULL);
     for (char **prefix = up->o.host_paths; prefix && *prefix; prefix++)
         add_option(&c[CHILD_NODE], "--allow-host-path", *prefix);
     if (up->o.dir_images)
         c[CHILD_NODE].argv = strv_append(c[CHILD_NODE].argv, xstrdup("--allow-dir-images"));
     c[CHILD_EGRESS] = (struct child){.name = "egress", .unprivileged = true};
-    c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->o.run_dir, "--ready-fd", "3", NULL);
+    c[CHILD_EGRESS].argv = arguments("holt", "egress", "--run-dir", up->o.run_dir, "--ready-fd", "3", "--alive", NULL);
     for (size_t i = 0; i < CHILD_COUNT; i++) {
         c[i].up = up;
         c[i].ready_pipe = -1;
         c[i].delay_ns = RESTART_MIN_NS;
         c[i].restart = evtimer_new(up->base, on_restart, &c[i]);
-        if (!c[i].restart)
+        c[i].hang = evtimer_new(up->base, on_hang, &c[i]);
+        if (!c[i].restart || !c[i].hang)
             abort();
     }
 }
@@ -397,6 +421,7 @@ static void release(struct supervisor *up)
     for (size_t i = 0; i < CHILD_COUNT; i++) {
         strv_free(up->children[i].argv);
         event_free(up->children[i].restart);
+        event_free(up->children[i].hang);
     }
     for (size_t i = 0; i < ARRAY_LEN(up->signals); i++)
         event_free(up->signals[i]);
@@ -417,7 +442,8 @@ int cmd_up(int argc, char **argv)
                             .o.run_dir = DEFAULT_RUN_DIR,
                             .o.listen = "127.0.0.1:6443",
                             .o.durability = "full",
-                            .o.node_name = node_name};
+                            .o.node_name = node_name,
+                            .hang_timeout_ns = 60 * NSEC_PER_SEC};
     const struct option options[] = {
         {"data-dir", 0, OPTION_STRING, &up.o.data_dir, "DIR", "What must survive a reboot (/var/lib/holt)"},
         {"run-dir", 0, OPTION_STRING, &up.o.run_dir, "DIR", "Run-time state (/run/holt)"},
@@ -436,6 +462,8 @@ int cmd_up(int argc, char **argv)
         {"user", 0, OPTION_STRING, &up.o.user, "NAME",
          "Whom the API server runs as (" UP_DEFAULT_USER ", if there is one)"},
         {"ready-fd", 0, OPTION_INT, &up.ready_fd, "N", "Write \"ready\" to this descriptor when ready"},
+        {"hang-timeout", 0, OPTION_DURATION, &up.hang_timeout_ns, "TIME",
+         "End and restart a process of holt that has not answered for so long (60s)"},
         {"stop-sandboxes", 0, OPTION_FLAG, &up.stop_sandboxes, NULL, "End all sandboxes when holt is stopped"},
     };
     int rest;
@@ -450,6 +478,8 @@ int cmd_up(int argc, char **argv)
         return failf(EXIT_USAGE, "holt up takes no argument \"%s\"", argv[rest]);
     if (!streq(up.o.durability, "full") && !streq(up.o.durability, "normal"))
         return failf(EXIT_USAGE, "--durability: \"%s\" is neither full nor normal", up.o.durability);
+    if (up.hang_timeout_ns && up.hang_timeout_ns < 2 * READY_BEAT_S * NSEC_PER_SEC)
+        return failf(EXIT_USAGE, "--hang-timeout: at least %d s, or 0 for none", 2 * READY_BEAT_S);
     if (up_check_listen(up.o.listen, &err) < 0)
         return fail(EXIT_USAGE, &err);
     if (geteuid() != 0)

@@ -441,3 +441,19 @@ def test_chaos(own, seed):
     wait_until(
         lambda: not list((instance.data / "volumes").glob("pvc/*/*")), CLEAN_DEADLINE, what="the end of all claims"
     )
+
+
+@pytest.mark.parametrize("name", ["control", "node"])
+def test_one_that_hangs(own, name):
+    """A process whose loop stands still is as good as dead: it is ended, and its successor takes everything up."""
+    instance = own("--hang-timeout", "10s")
+    instance.ready_sandbox(sandbox("s"))
+    uid = instance.get("pod", "s")["metadata"]["uid"]
+    pids = instance.processes(uid)
+    hanging = instance.child(name)
+    os.kill(hanging, signal.SIGSTOP)
+    wait_until(lambda: instance.child(name) not in (None, hanging), what=f"another {name}")
+    instance.wait_ready()
+    assert f'"process":"{name}"' in instance.log() and "does not answer any more" in instance.log()
+    assert instance.exec("s", "echo", "here") == "here\n" and instance.processes(uid) == pids
+    assert instance.get("pod", "s")["metadata"]["uid"] == uid
