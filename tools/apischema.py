@@ -7,7 +7,7 @@ import yaml
 REF = "#/components/schemas/"
 UNDEFAULTED = "io.holt.undefaulted."
 # Meaningful for built-in kinds only; a cluster refuses a CustomResourceDefinition that has them.
-BUILTIN_ONLY = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key", "x-kubernetes-group-version-kind")
+BUILTIN_ONLY = ("x-holt-duplicates", "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key", "x-kubernetes-group-version-kind")
 
 
 class Api:
@@ -88,7 +88,7 @@ def without_defaults(name, schema, keys):
     """A definition as a CustomResourceDefinition may use it: defaults only where list keys need them."""
 
     def strip(node):
-        return map_subschemas({k: v for k, v in node.items() if k != "default"}, strip)
+        return map_subschemas({k: v for k, v in node.items() if k not in ("default", "x-holt-duplicates")}, strip)
 
     result = strip(schema)
     for key in result.get("properties", {}):

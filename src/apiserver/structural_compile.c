@@ -116,6 +116,7 @@ static void compile_array(struct compiler *c, struct structural *s)
     struct schema_node items = schema_items(s->schema);
 
     s->list_type = schema_list_type(s->schema);
+    s->duplicates = is_true(s->schema, "x-holt-duplicates");
     if (schema_is_known(items))
         s->items = compile_place(c, items);
     s->keys = arena_array(&c->owner->arena, json_size(keys), sizeof(*s->keys));

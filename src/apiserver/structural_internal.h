@@ -78,6 +78,7 @@ struct structural {
     size_t required_count;
     struct structural_place additional, items;
     enum schema_list_type list_type;
+    bool duplicates; /* x-holt-duplicates: keys are for merging, and several items may share one */
     struct structural_key *keys;
     size_t key_count;
     const struct structural_limits *limits; /* NULL: none */

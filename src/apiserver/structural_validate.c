@@ -244,7 +244,7 @@ static void check_duplicates(const struct validation *v, const struct structural
     size_t count = json_size(at->value);
     struct hashmap seen = {0};
 
-    if (s->list_type == SCHEMA_LIST_ATOMIC || (s->list_type == SCHEMA_LIST_MAP && s->key_count == 0))
+    if (s->duplicates || s->list_type == SCHEMA_LIST_ATOMIC || (s->list_type == SCHEMA_LIST_MAP && s->key_count == 0))
         return;
     for (size_t i = 1; count <= PAIRWISE_MAX && i < count; i++)
         for (size_t k = 0; k < i; k++)

@@ -206,3 +206,18 @@ def test_events(plane, namespace):
                                                              stdin=json.dumps(wrong))
     plane.kubectl("delete", "event", "c.1")
     assert plane.get("events")["items"] == []
+
+
+def test_environments_and_ports_may_repeat(plane, namespace):
+    """As in clusters: a later variable of the same name hides an earlier one. Sandboxes, being custom, refuse it."""
+    container = {"name": "main", "image": "host", "env": [{"name": n, "value": v} for n, v in ("A1", "B2", "A3")],
+                 "ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 80, "name": "b"}]}
+    create(plane, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    assert [e["name"] + e["value"] for e in plane.get("pod", "p")["spec"]["containers"][0]["env"]] == ["A1", "B2", "A3"]
+    sandbox = {"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox", "metadata": {"name": "s"},
+               "spec": {"podTemplate": {"spec": {"containers": [container]}}}}
+    assert 'containers[0].env[2]: Duplicate value: {"name":"A"}' in create(plane, sandbox, ok=False)
+    mounts = {"name": "main", "image": "host", "volumeMounts": [{"name": "v", "mountPath": "/v"}] * 2}
+    refused = create(plane, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q"},
+                             "spec": {"containers": [mounts], "volumes": [{"name": "v", "emptyDir": {}}]}}, ok=False)
+    assert "volumeMounts[1]: Duplicate value" in refused
