@@ -9,7 +9,7 @@
 #define STREAM_MASK 0x7fffffffu
 #define LENGTH_MASK 0xffffffu
 
-enum frame_type { SYN_STREAM = 1, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE };
+enum frame_type { SYN_STREAM = 1, SYN_REPLY, RST_STREAM, SETTINGS, PING = 6, GOAWAY, HEADERS, WINDOW_UPDATE };
 
 struct stream {
     uint32_t id;
