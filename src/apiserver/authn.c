@@ -171,15 +171,20 @@ static struct user_info *by_certificate(const struct http_request *req)
     return user_info_new(name, NULL, groups);
 }
 
-struct user_info *authenticate(struct authenticator *a, const struct http_request *req)
+const char *bearer_token(const struct http_request *req)
 {
     static const char scheme[] = "Bearer ";
-    struct user_info *u = by_certificate(req);
     const char *header = http_header(req, "Authorization");
 
-    if (u || !header || strncasecmp(header, scheme, sizeof(scheme) - 1) != 0)
-        return u;
-    return authenticate_token(a, header + sizeof(scheme) - 1);
+    return header && strncasecmp(header, scheme, sizeof(scheme) - 1) == 0 ? header + sizeof(scheme) - 1 : NULL;
+}
+
+struct user_info *authenticate(struct authenticator *a, const struct http_request *req)
+{
+    struct user_info *u = by_certificate(req);
+    const char *token = bearer_token(req);
+
+    return u || !token ? u : authenticate_token(a, token);
 }
 
 static const char SERVICE_ACCOUNT[] = "system:serviceaccount:";

@@ -33,6 +33,8 @@ void authenticator_add_token(struct authenticator *a, const char *token, const c
 struct user_info *authenticate(struct authenticator *a, const struct http_request *req);
 /* The user of a bearer token, or NULL. */
 struct user_info *authenticate_token(struct authenticator *a, const char *token);
+/* What a request carries as "Authorization: Bearer TOKEN", or NULL. */
+const char *bearer_token(const struct http_request *req);
 /* "NS:NAME" of a ServiceAccount's user name, else NULL. */
 const char *service_account_of(const char *user);
 /* The groups of a ServiceAccount; NULL for other users. */

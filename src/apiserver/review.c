@@ -1,6 +1,7 @@
 #include "apiserver/review.h"
 
 #include "apiserver/authz.h"
+#include "apiserver/service_token.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 
@@ -109,14 +110,33 @@ static struct json *rules_review(struct api_call *c)
     return json_build("{s:o, s:o, s:b}", "resourceRules", resources, "nonResourceRules", paths, "incomplete", 0);
 }
 
+/* Tokens of the file are for the API itself. */
+static struct json *api_audience(const struct json *wanted)
+{
+    for (size_t i = 0; i < json_size(wanted); i++)
+        if (streq(json_str_or(json_item(wanted, i), ""), SERVICE_TOKEN_ISSUER))
+            return json_build("[s]", SERVICE_TOKEN_ISSUER);
+    return json_size(wanted) == 0 ? json_build("[s]", SERVICE_TOKEN_ISSUER) : NULL;
+}
+
 static struct json *token_review(struct api_call *c)
 {
     const char *token = json_str_or(json_at(c->body, "spec", "token", NULL), "");
+    const struct json *wanted = json_at(c->body, "spec", "audiences", NULL);
     _cleanup_(user_info_free_p) struct user_info *user = authenticate_token(c->server->authenticator, token);
+    _cleanup_json_ struct json *audiences = user ? api_audience(wanted) : NULL;
+    _cleanup_error_ struct error err = ERROR_INIT;
 
+    if (!*token) {
+        (void)api_fail(c, status_bad_request("token is required for TokenReview in authentication"));
+        return NULL;
+    }
     if (!user)
-        return json_build("{s:b, s:s}", "authenticated", 0, "error", "invalid bearer token");
-    return json_build("{s:b, s:o}", "authenticated", 1, "user", user_json(user));
+        user = service_token_user(c->server, token, json_size(wanted) > 0 ? wanted : NULL, &audiences, &err);
+    if (!user || !audiences)
+        return json_build("{s:b, s:s}", "authenticated", 0, "error",
+                          user ? "the token is for another audience" : error_text(&err));
+    return json_build("{s:b, s:o, s:O}", "authenticated", 1, "user", user_json(user), "audiences", audiences);
 }
 
 void review_execute(struct api_call *c)

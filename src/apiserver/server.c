@@ -7,6 +7,7 @@
 #include "apiserver/gc.h"
 #include "apiserver/impersonate.h"
 #include "apiserver/initial_objects.h"
+#include "apiserver/jwt.h"
 #include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
 #include "apiserver/pod_streams.h"
@@ -16,6 +17,7 @@
 #include "apiserver/seal.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/service_addresses.h"
+#include "apiserver/service_token.h"
 #include "apiserver/static_paths.h"
 #include "apiserver/termination.h"
 #include "apiserver/watch.h"
@@ -198,7 +200,7 @@ void apiserver_handle(void *arg, struct http_request *req)
     struct exchange *x = exchange_new(s, req);
     bool other;
     int r = request_info_parse(http_method(req), http_path(req), query_bool(http_query(req, "watch")), &x->info);
-    x->user = authenticate(s->authenticator, req);
+    x->user = service_token_request_user(s, req);
     x->audit = audit_begin(s->audit, req, x->user, &x->info);
     if (!x->user) {
         exchange_refuse(x, status_unauthorized());
@@ -316,9 +318,11 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     s->resources = resource_table_new(err);
     if (s->resources) {
         s->schemas = object_schemas_new(s->resources);
-        s->paths = static_paths_new(s->resources, o->server_address ? o->server_address : "127.0.0.1:6443");
+        s->token_keys = o->token_key_file ? jwt_keys_open(o->token_key_file, err) : NULL;
+        s->paths =
+            static_paths_new(s->resources, o->server_address ? o->server_address : "127.0.0.1:6443", s->token_keys);
         s->sealer = o->secrets_key_file ? sealer_open(o->secrets_key_file, err) : NULL;
-        if (s->sealer || !o->secrets_key_file)
+        if ((s->sealer || !o->secrets_key_file) && (s->token_keys || !o->token_key_file))
             s->store = store_open(o->base, o->store_path, o->durability, s->sealer, err);
     }
     if (o->audit.path)
@@ -357,6 +361,7 @@ void apiserver_free(struct apiserver *s)
     object_schemas_free(s->schemas);
     resource_table_free(s->resources);
     authenticator_free(s->authenticator);
+    jwt_keys_free(s->token_keys);
     audit_free(s->audit);
     free(s->node_name);
     free(s);

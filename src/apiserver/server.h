@@ -21,6 +21,7 @@ struct apiserver_options {
     const char *node_name;        /* the one node pods are put on; NULL = somebody else binds them */
     const char *server_address;   /* "10.0.0.1:6443", told to clients by /api */
     const char *token_file;       /* NULL = none; see authn.h */
+    const char *token_key_file;   /* signs tokens of ServiceAccounts, NULL = there are none; see jwt.h */
     const char *secrets_key_file; /* NULL = Secrets lie in the store in plain text; see seal.h */
     struct audit_options audit;   /* path NULL = no audit log */
 };

@@ -30,6 +30,7 @@ struct quotas;
 struct static_paths;
 struct fair_queue;
 struct rbac;
+struct jwt_keys;
 
 struct apiserver {
     struct event_base *base;
@@ -39,6 +40,7 @@ struct apiserver {
     struct resource_table *resources;
     struct object_schemas *schemas;
     struct authenticator *authenticator;
+    struct jwt_keys *token_keys; /* sign tokens of ServiceAccounts; NULL = there are none */
     struct rbac *rbac;
     bool aggregating; /* rules of composed roles are being written */
     struct static_paths *paths;

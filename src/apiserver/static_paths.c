@@ -3,7 +3,9 @@
 #include "apiserver/api_error.h"
 #include "apiserver/discovery.h"
 #include "apiserver/exchange.h"
+#include "apiserver/jwt.h"
 #include "apiserver/openapi.h"
+#include "apiserver/service_token.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 
@@ -16,14 +18,31 @@ static const char VERSION[] =
 struct static_paths {
     struct discovery *discovery;
     struct openapi *openapi;
+    char *issuer, *key_set; /* about tokens of ServiceAccounts; NULL = there are none */
 };
 
-struct static_paths *static_paths_new(const struct resource_table *table, const char *server_address)
+/* For those who want to verify tokens of ServiceAccounts themselves (OpenID Connect Discovery). */
+static struct json *describe_issuer(const char *server_address)
+{
+    _cleanup_free_ char *keys = xasprintf("https://%s/openid/v1/jwks", server_address);
+
+    return json_build("{s:s, s:s, s:[s], s:[s], s:[s]}", "issuer", SERVICE_TOKEN_ISSUER, "jwks_uri", keys,
+                      "response_types_supported", "id_token", "subject_types_supported", "public",
+                      "id_token_signing_alg_values_supported", "ES256");
+}
+
+struct static_paths *static_paths_new(const struct resource_table *table, const char *server_address,
+                                      const struct jwt_keys *keys)
 {
     struct static_paths *p = xcalloc(1, sizeof(*p));
 
     p->discovery = discovery_new(table, server_address);
     p->openapi = openapi_new(table);
+    if (keys) {
+        _cleanup_json_ struct json *set = jwt_key_set(keys), *issuer = describe_issuer(server_address);
+        p->key_set = json_text(set);
+        p->issuer = json_text(issuer);
+    }
     return p;
 }
 
@@ -33,6 +52,8 @@ void static_paths_free(struct static_paths *p)
         return;
     discovery_free(p->discovery);
     openapi_free(p->openapi);
+    free(p->issuer);
+    free(p->key_set);
     free(p);
 }
 
@@ -104,6 +125,10 @@ void static_paths_answer(struct static_paths *p, struct http_request *req, const
         answer_root(p, req, false);
     else if (streq(clean, "/apis"))
         answer_root(p, req, true);
+    else if (p->issuer && streq(clean, "/.well-known/openid-configuration"))
+        http_respond(req, 200, "application/json", p->issuer, strlen(p->issuer));
+    else if (p->key_set && streq(clean, "/openid/v1/jwks"))
+        http_respond(req, 200, "application/jwk-set+json", p->key_set, strlen(p->key_set));
     else if (streq(clean, "/openapi/v2"))
         http_respond(req, 200, OPENAPI_V2_CONTENT_TYPE, "", 0);
     else if (streq(clean, "/openapi/v3"))

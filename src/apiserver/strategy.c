@@ -17,6 +17,7 @@ static const struct strategy *const strategies[] = {
     &strategy_quotas,
     &strategy_limit_ranges,
     &strategy_budgets,
+    &strategy_accounts,
     &strategy_roles,
     &strategy_cluster_roles,
     &strategy_role_bindings,

@@ -37,5 +37,5 @@ const struct strategy *strategy_for(const struct resource *r);
 extern const struct strategy strategy_pods, strategy_services, strategy_secrets, strategy_config_maps,
     strategy_namespaces, strategy_nodes, strategy_events, strategy_events_v1, strategy_crds, strategy_claims,
     strategy_network_policies, strategy_priority_classes, strategy_runtime_classes, strategy_storage_classes,
-    strategy_revisions, strategy_quotas, strategy_limit_ranges, strategy_budgets, strategy_roles,
+    strategy_revisions, strategy_quotas, strategy_limit_ranges, strategy_budgets, strategy_accounts, strategy_roles,
     strategy_cluster_roles, strategy_role_bindings, strategy_cluster_role_bindings;

@@ -1,6 +1,7 @@
 /* The small ones: secrets, config maps, namespaces, events, claims, nodes. */
 #include "apiserver/event_expiry.h"
 #include "apiserver/scheduling.h"
+#include "apiserver/service_token.h"
 #include "apiserver/strategy.h"
 #include "apiserver/termination.h"
 
@@ -143,22 +144,10 @@ static void mark_namespace(struct json *object)
     json_set_str(json_own(object, "status"), "phase", "Terminating");
 }
 
-/* Pods run as the ServiceAccount "default" unless they name another. */
-static void make_default_account(struct apiserver *s, const char *ns)
-{
-    const struct resource *accounts = resource_by_plural(s->resources, "", "v1", "serviceaccounts");
-    struct api_call c = api_internal_call(s, VERB_CREATE, accounts, ns, "");
-    _cleanup_json_ struct json *body = json_build("{s:{s:s}}", "metadata", "name", "default");
-
-    c.body = body;
-    api_create(&c); /* fails only when the store does, and then the namespace is lost with it */
-    api_result_clear(&c.result);
-}
-
 static void after_namespace(struct apiserver *s, const struct json *old, const struct json *new)
 {
     if (!old)
-        make_default_account(s, object_name(new));
+        service_account_make_default(s, object_name(new));
     if (new)
         terminations_check_namespace(s->terminations, new);
 }

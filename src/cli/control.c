@@ -144,6 +144,7 @@ static int start_server(struct control *c, const struct control_options *o, stru
 {
     _cleanup_free_ char *dir = xasprintf("%s/control", o->data_dir), *path = xasprintf("%s/store.db", dir);
     _cleanup_free_ char *keys = o->secrets_keys ? xstrdup(o->secrets_keys) : xasprintf("%s/secrets.keys", dir);
+    _cleanup_free_ char *token_keys = xasprintf("%s/sa.key", dir);
     _cleanup_free_ char *audit = o->audit_log ? xstrdup(o->audit_log) : xasprintf("%s/audit.log", dir);
     const struct apiserver_options options = {
         .base = c->base,
@@ -152,6 +153,7 @@ static int start_server(struct control *c, const struct control_options *o, stru
         .node_name = o->node_name,
         .server_address = o->listen,
         .token_file = o->token_file,
+        .token_key_file = token_keys,
         .secrets_key_file = keys,
         .audit = {.path = streq(audit, "none") ? NULL : audit,
                   .policy_path = o->audit_policy,

@@ -178,3 +178,144 @@ def test_reviews(plane, alice):
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}})
     assert body["status"]["incomplete"] is False
     assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": []} in body["status"]["resourceRules"]
+
+
+# --- tokens of ServiceAccounts ---
+
+
+def token(plane, *options, account="default"):
+    return plane.kubectl("create", "token", account, *options).strip()
+
+
+def claims(token):
+    part = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+def review(plane, token, audiences=None):
+    answer = plane.open("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "spec": {"token": token, **({"audiences": audiences} if audiences else {})}})
+    body = json.loads(answer.read())
+    assert answer.status == 201, body
+    return body["status"]
+
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+def test_token_of_a_service_account(plane, alice):
+    text = token(plane)
+    uid = plane.get("serviceaccount", "default")["metadata"]["uid"]
+    said = claims(text)
+    assert said["sub"] == "system:serviceaccount:default:default"
+    assert (said["iss"], said["aud"], said["exp"] - said["iat"]) == (ISSUER, [ISSUER], 3600)
+    assert said["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "default", "uid": uid}}
+    robot = User(plane, text)
+    assert whoami(robot) == {
+        "username": "system:serviceaccount:default:default", "uid": uid,
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+        "extra": {"authentication.kubernetes.io/credential-id": ["JTI=" + said["jti"]]}}
+    assert ('pods is forbidden: User "system:serviceaccount:default:default" cannot list resource "pods"'
+            in robot.refused("get", "pods"))
+    plane.kubectl("create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount=default:default")
+    robot.ok("get", "pods")
+    assert "forbidden" in robot.refused("get", "pods", "-n", "kube-system")
+    plane.kubectl("delete", "rolebinding", "robot")
+    assert "forbidden" in robot.refused("get", "pods")
+    seconds = [claims(token(plane, f"--duration={d}"))for d in ("10m", "48h")]
+    assert [s["exp"] - s["iat"] for s in seconds] == [600, 172800]
+    assert "may not specify a duration less than 10 minutes" in plane.kubectl(
+        "create", "token", "default", "--duration=5m", ok=False)
+    assert 'serviceaccounts "none" not found' in plane.kubectl("create", "token", "none", ok=False)
+    assert 'cannot create resource "serviceaccounts/token"' in alice.refused("create", "token", "default")
+
+
+def test_tokens_that_are_none(plane):
+    good = token(plane)
+    head, body, signature = good.split(".")
+
+    def encode(value):
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    kid = json.loads(base64.urlsafe_b64decode(head + "==="))["kid"]
+    root = {**claims(good), "sub": "system:serviceaccount:kube-system:default"}
+    for bad in [f"{encode({'alg': 'none'})}.{body}.", f"{encode({'alg': 'none', 'kid': kid})}.{body}.{signature}",
+                f"{head}.{encode(root)}.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", f"{head}.{body}", good + ".",
+                token(plane, "--audience=vault"), "x" * 30000]:
+        answer = plane.open("GET", "/version", token=bad)
+        assert answer.status in (401, 431)
+        if answer.status == 401:
+            assert json.loads(answer.read())["message"] == "Unauthorized"
+
+
+def test_tokens_survive_a_restart_and_end_with_the_account(plane):
+    plane.kubectl("create", "serviceaccount", "robot")
+    text = token(plane, account="robot")
+    plane.stop(kill=True)
+    plane.start()
+    assert whoami(User(plane, text))["username"] == "system:serviceaccount:default:robot"
+    assert (plane.dir / "data/control/sa.key").stat().st_mode & 0o777 == 0o600
+    plane.kubectl("delete", "serviceaccount", "robot")
+    assert "Unauthorized" in User(plane, text).refused("get", "pods")
+    plane.kubectl("create", "serviceaccount", "robot")
+    assert "Unauthorized" in User(plane, text).refused("get", "pods")
+    plane.kubectl("delete", "serviceaccount", "robot")
+
+
+def test_token_bound_to_a_pod(plane):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+           "spec": {"containers": [{"name": "main", "image": "host"}]}}
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+    uid = plane.get("pod", "p")["metadata"]["uid"]
+    text = token(plane, "--bound-object-kind=Pod", "--bound-object-name=p", f"--bound-object-uid={uid}")
+    assert claims(text)["kubernetes.io"]["pod"] == {"name": "p", "uid": uid}
+    extra = whoami(User(plane, text))["extra"]
+    assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert extra["authentication.kubernetes.io/pod-uid"] == [uid]
+    plane.kubectl("create", "serviceaccount", "other")
+    assert "cannot bind token for serviceaccount" in plane.kubectl(
+        "create", "token", "other", "--bound-object-kind=Pod", "--bound-object-name=p", ok=False)
+    assert "the UID in the bound object reference (x) does not match" in plane.kubectl(
+        "create", "token", "default", "--bound-object-kind=Pod", "--bound-object-name=p", "--bound-object-uid=x", ok=False)
+    plane.kubectl("delete", "pod", "p", "--force", "--grace-period=0")
+    assert "Unauthorized" in User(plane, text).refused("get", "pods")
+    plane.kubectl("delete", "serviceaccount", "other")
+
+
+def test_token_review(plane):
+    text = token(plane, "--audience=vault", "--audience=api")
+    assert review(plane, text) == {"authenticated": False, "error": "the token is for another audience"}
+    seen = review(plane, text, ["x", "vault"])
+    assert seen["authenticated"] and seen["audiences"] == ["vault"]
+    assert seen["user"]["username"] == "system:serviceaccount:default:default"
+    assert review(plane, token(plane))["audiences"] == [ISSUER]
+    assert review(plane, USER_TOKEN)["user"]["username"] == "alice"
+    assert not review(plane, USER_TOKEN, ["vault"])["authenticated"]
+    assert not review(plane, "x")["authenticated"]
+
+
+def test_others_can_verify_tokens(plane, alice):
+    """The way of OpenID Connect: the issuer's description leads to the keys."""
+    robot = User(plane, token(plane))
+    status, about = robot.call("GET", "/.well-known/openid-configuration")
+    assert status == 200 and about["issuer"] == ISSUER
+    assert about["jwks_uri"] == f"https://127.0.0.1:{plane.port}/openid/v1/jwks"
+    status, keys = robot.call("GET", "/openid/v1/jwks")
+    (key,) = keys["keys"]
+    assert (key["kty"], key["crv"], key["alg"]) == ("EC", "P-256", "ES256")
+    head = robot.token.split(".")[0]
+    assert json.loads(base64.urlsafe_b64decode(head + "==="))["kid"] == key["kid"]
+    assert alice.call("GET", "/openid/v1/jwks")[0] == 403
+    ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    def number(text):
+        return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
+
+    public = ec.EllipticCurvePublicNumbers(number(key["x"]), number(key["y"]), ec.SECP256R1()).public_key()
+    signed, _, signature = robot.token.rpartition(".")
+    raw = base64.urlsafe_b64decode(signature + "==")
+    public.verify(encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")),
+                  signed.encode(), ec.ECDSA(hashes.SHA256()))
