@@ -173,6 +173,13 @@ void object_default(struct api_call *c, struct json **object)
     (void)json_own(filled, "metadata");
 }
 
+bool object_is_defaulted(const struct api_call *c, const struct json *object)
+{
+    _cleanup_json_ struct json *filled = structural_default(schema_of(c), (struct json *)object);
+
+    return json_equal(filled, object);
+}
+
 void object_validate(struct api_call *c, const struct json *object, const struct json *old, struct field_errors *errors)
 {
     structural_validate(schema_of(c), object, old, errors);

@@ -16,5 +16,7 @@ void object_schemas_free(struct object_schemas *s);
 struct json *object_known_fields(struct api_call *c, struct json *object);
 /* Replaces *object by one with defaults; it stays c's own down to metadata. */
 void object_default(struct api_call *c, struct json **object);
+/* Whether object_default() would change nothing. */
+bool object_is_defaulted(const struct api_call *c, const struct json *object);
 void object_validate(struct api_call *c, const struct json *object, const struct json *old,
                      struct field_errors *errors);

@@ -14,6 +14,7 @@
 #include "apiserver/proxy.h"
 #include "apiserver/quota.h"
 #include "apiserver/rbac_defaults.h"
+#include "apiserver/redefault.h"
 #include "apiserver/seal.h"
 #include "apiserver/server_internal.h"
 #include "apiserver/service_addresses.h"
@@ -303,6 +304,7 @@ static int fill(struct apiserver *s, const struct apiserver_options *o, struct e
     if (initial_objects_make(s, o->server_address, err) < 0 || rbac_defaults_make(s, err) < 0)
         return -1;
     terminations_scan(s->terminations);
+    s->redefaults = redefaults_new(s);
     return 0;
 }
 
@@ -352,6 +354,7 @@ void apiserver_free(struct apiserver *s)
     gc_free(s->gc);
     quotas_free(s->quotas);
     terminations_free(s->terminations);
+    redefaults_free(s->redefaults);
     event_expiry_free(s->event_expiry);
     store_close(s->store);
     rbac_free(s->rbac);

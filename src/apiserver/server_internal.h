@@ -24,6 +24,7 @@ struct object_schemas;
 struct sealer;
 struct garbage_collector;
 struct terminations;
+struct redefaults;
 struct event_expiry;
 struct service_addresses;
 struct quotas;
@@ -52,6 +53,7 @@ struct apiserver {
     struct event_expiry *event_expiry;
     struct garbage_collector *gc;
     struct terminations *terminations;
+    struct redefaults *redefaults;
     struct quotas *quotas;
     struct watch_stream *streams_open; /* watches of HTTP clients */
     bool draining;

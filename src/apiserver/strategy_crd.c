@@ -2,6 +2,7 @@
 #include "apiserver/crd_validate.h"
 #include "apiserver/gc.h"
 #include "apiserver/object_schemas.h"
+#include "apiserver/redefault.h"
 #include "apiserver/strategy.h"
 #include "apiserver/termination.h"
 #include "apiserver/watch.h"
@@ -220,6 +221,8 @@ static void after(struct apiserver *s, const struct json *old, const struct json
         gc_track_resources(s->gc);
     if (new && s->terminations)
         terminations_check_crd(s->terminations, new);
+    if (old && new && s->redefaults && !json_equal(json_get(old, "spec"), json_get(new, "spec")))
+        redefaults_check(s->redefaults, new);
 }
 
 const struct strategy strategy_crds = {

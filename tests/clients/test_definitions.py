@@ -287,6 +287,37 @@ def test_versions_and_scale(plane, namespace):
     plane.kubectl("delete", "crd", name)
 
 
+def test_defaults_that_come_later(plane, namespace):
+    """What was stored without a default has it once the definition has, also after a restart, and others are not touched."""
+    def laters(**properties):
+        spec = {"type": "object", "properties": {"a": STRING, **properties}}
+        return definition("later.example.com", "laters", "Later", [version("v1", {"spec": spec})])
+
+    name = define(plane, laters())
+    for item in "one", "two":
+        create(plane, {"apiVersion": "later.example.com/v1", "kind": "Later", "metadata": {"name": item},
+                       "spec": {"a": item}})
+    create(plane, {"apiVersion": "later.example.com/v1", "kind": "Later", "metadata": {"name": "bare"}})
+    bare = plane.get("later", "bare")
+    apply(plane, laters(b={"type": "integer", "default": 5}))
+    plane.wait_until(lambda: plane.get("later", "two")["spec"] == {"a": "two", "b": 5})
+    assert plane.get("later", "one")["spec"] == {"a": "one", "b": 5}
+    assert plane.get("later", "bare") == bare
+    version_of = plane.get("later", "one")["metadata"]["resourceVersion"]
+    plane.stop()
+    plane.start()
+    assert plane.get("later", "one")["metadata"]["resourceVersion"] == version_of
+    # What no longer fits is left as it is.
+    patch(plane, "later/two", {"spec": {"b": None, "a": "x"}})
+    rule = [{"rule": "!has(self.c)", "message": "no c, please"}]
+    spec = {"type": "object", "properties": {"a": STRING, "b": {"type": "integer", "default": 5},
+                                             "c": {"type": "string", "default": "c"}}, "x-kubernetes-validations": rule}
+    apply(plane, definition("later.example.com", "laters", "Later", [version("v1", {"spec": spec})]))
+    plane.wait_until(lambda: "does not get the defaults" in (plane.dir / "log").read_text())
+    assert "c" not in plane.get("later", "two")["spec"]
+    plane.kubectl("delete", "crd", name)
+
+
 # With rules, as Gateway API and Cluster API have them.
 RULES = definition("rules.example.com", "pools", "Pool", [version("v1", {
     "spec": {
