@@ -6,6 +6,7 @@
 #   make test    everything a clean machine can test
 #   make build   build/holt
 #   make bench   every number of docs/benchmarks.md, against peers in the same run
+#   make bench-api  the API server beside etcd and kube-apiserver; builds both with go, slow the first time
 #   make lint    formatting, static analysis, clang build
 #   make fuzz    each fuzz target for a short while
 
@@ -20,7 +21,7 @@ APT_BUILD := gcc clang clang-format meson ninja-build pkg-config musl-tools linu
 APT_TEST := libcmocka-dev libseccomp-dev python3-venv python3-pip busybox-static skopeo umoci curl jq kubernetes-client nodejs npm
 APT_BENCH := bubblewrap runc crun runsc busybox-static hyperfine wrk nghttp2-client
 
-.PHONY: deps deps-test deps-bench build programs up down install uninstall test unit asan integration bench lint fuzz clean
+.PHONY: deps deps-test deps-bench build programs up down install uninstall test unit asan integration bench bench-api lint fuzz clean
 
 deps:
 	@tools/install-packages $(APT_BUILD)
@@ -70,6 +71,9 @@ integration: build
 
 bench: deps-bench build
 	@tools/pytest-env python tests/bench/run.py --holt $(abspath $(BUILD)/holt) --write
+
+bench-api: deps-bench build
+	@tools/pytest-env python tests/bench/api_peer.py --holt $(abspath $(BUILD)/holt) --write
 
 lint:
 	@tools/lint
