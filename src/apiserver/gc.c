@@ -217,7 +217,8 @@ static const struct resource *owner_resource(struct garbage_collector *gc, const
     const struct resource *const *all = resource_table_list(gc->server->resources, &n);
 
     for (size_t i = 0; i < n; i++)
-        if (streq(all[i]->kind, kind) && strlen(all[i]->group) == len && strncmp(all[i]->group, api_version, len) == 0)
+        if (all[i]->stored && streq(all[i]->kind, kind) && strlen(all[i]->group) == len &&
+            strncmp(all[i]->group, api_version, len) == 0)
             return all[i];
     return NULL;
 }

@@ -64,3 +64,15 @@ def test_bodies_that_cannot_be_read_are_told_the_same(plane):
     assert answer.status == 403 and b"holt does not run Deployments" in answer.read()
     answer = plane.open("GET", "/apis/apps/v1/namespaces/default/deployments?watch=1")
     assert answer.status == 405 and b"holt does not run Deployments" in answer.read()
+
+
+def test_what_they_own_elsewhere_is_kept(plane, namespace):
+    """An owner of a kind that is not served cannot be looked for: it counts as alive."""
+    def owned(name, kind, version):
+        owner = {"apiVersion": version, "kind": kind, "name": "gone", "uid": "0b5f0d0e-0000-4000-8000-000000000001"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner]}}
+
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(owned("of-a-set", "ReplicaSet", "apps/v1")))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(owned("of-a-secret", "Secret", "v1")))
+    plane.kubectl("wait", "--for=delete", "configmap/of-a-secret", "--timeout=10s")
+    assert plane.get("configmap", "of-a-set")
