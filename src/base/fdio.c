@@ -8,11 +8,22 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
 #define RENAME_NO_REPLACE 1u /* the C library of the static program has neither the call nor the flag */
+
+void files_limit_raise(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files); /* where it may not: with what there is */
+}
 
 int fd_write_all(int fd, const void *data, size_t len)
 {

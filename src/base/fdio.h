@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* As many descriptors for this process as it may have; where that is not allowed it goes on with fewer. */
+void files_limit_raise(void);
 /* Writes all of data; 0 or -errno. Retries EINTR; not for non-blocking descriptors. */
 int fd_write_all(int fd, const void *data, size_t len);
 /* Reads exactly len bytes; -EPIPE when the stream ends before that. */

@@ -257,6 +257,7 @@ int cmd_control(int argc, char **argv)
     if (!c.term || !c.interrupt || evsignal_add(c.term, NULL) < 0 || evsignal_add(c.interrupt, NULL) < 0)
         return failf(EXIT_HOLT_FAILED, "control: cannot make the event loop");
     (void)signal(SIGPIPE, SIG_IGN);
+    files_limit_raise();
     int r = start(&c, &o, &err);
     if (r == 0) {
         log_info("serving", "address", o.listen, NULL);

@@ -27,13 +27,11 @@ static void stream(struct gateway *g, const struct stream_target *target, struct
     bool websocket = websocket_requested(req);
     bool spdy = !websocket && http_headers_has_token(http_request_headers(req), "Upgrade", "SPDY/3.1");
     const char *protocol = websocket ? exec_choose_channels(req) : spdy ? exec_choose_spdy(req) : NULL;
-    int fd = gateway_connect_guest(g, target->pod, &err);
 
-    if (fd < 0) {
+    if (gateway_check_guest(g, target->pod, &err) < 0) {
         gateway_refuse_error(req, &err);
         return;
     }
-    (void)close(fd); /* it runs: what is wrong from here on is the request's fault */
     if (!websocket && !spdy) {
         gateway_refuse(req, status_bad_request("%s is served over WebSocket and SPDY/3.1: ask for an upgrade",
                                                attach ? "attach" : "exec"));

@@ -9,14 +9,33 @@
 
 #include <fcntl.h>
 
-int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err)
+static int open_pod(const struct gateway *g, const struct json *pod, struct error *err)
 {
     if (!path_component_ok(object_uid(pod)))
         return error_set(err, EINVAL, "pod %s has no usable uid", object_name(pod));
-    _cleanup_free_ char *dir_path = path_pod_run(g->run_dir, object_uid(pod));
-    _cleanup_close_ int dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    _cleanup_free_ char *path = path_pod_run(g->run_dir, object_uid(pod));
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    return dir >= 0 ? dir : error_set(err, ENOENT, "pod %s is not running on this node", object_name(pod));
+}
+
+int gateway_check_guest(const struct gateway *g, const struct json *pod, struct error *err)
+{
+    _cleanup_close_ int dir = open_pod(g, pod, err);
+
+    if (dir >= 0 && faccessat(dir, "guest.sock", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return error_set(err, ENOENT, "pod %s is not running on this node", object_name(pod));
+    return MIN(dir, 0);
+}
+
+int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err)
+{
+    _cleanup_close_ int dir = open_pod(g, pod, err);
+
+    if (dir < 0)
+        return dir;
     /* Never waits: a sandbox that accepts no more must not hold up the others. */
-    int fd = dir >= 0 ? unix_connect_nonblock_at(dir, "guest.sock", NULL) : -ENOENT;
+    int fd = unix_connect_nonblock_at(dir, "guest.sock", NULL);
 
     if (fd == -EAGAIN)
         return error_set(err, EAGAIN, "pod %s does not answer: too many connections wait for it", object_name(pod));

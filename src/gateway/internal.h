@@ -17,6 +17,8 @@ struct gateway {
     struct usage_question *questions;
 };
 
+/* Whether the Pod runs here, to refuse in time what would need its guest later. */
+int gateway_check_guest(const struct gateway *g, const struct json *pod, struct error *err);
 /* A connection to the Pod's guest; a failure says what the client should hear. */
 int gateway_connect_guest(const struct gateway *g, const struct json *pod, struct error *err);
 /* Answers with a Status object, which is taken. */

@@ -508,13 +508,11 @@ void gateway_port_forward(void *arg, const struct stream_target *target, struct 
     const struct http_headers *headers = http_request_headers(req);
     bool spdy = http_headers_has_token(headers, "Upgrade", "SPDY/3.1");
     const char *protocol = websocket_requested(req) ? choose_protocol(req) : NULL;
-    int fd = gateway_connect_guest(g, target->pod, &err);
 
-    if (fd < 0) {
+    if (gateway_check_guest(g, target->pod, &err) < 0) {
         gateway_refuse_error(req, &err);
         return;
     }
-    (void)close(fd); /* it runs; each connection gets one of its own */
     if (spdy ? !http_headers_has_token(headers, "X-Stream-Protocol-Version", PROTOCOL_SPDY) : !protocol) {
         http_add_header(req, "X-Accepted-Stream-Protocol-Versions", PROTOCOL_SPDY);
         gateway_refuse(req, status_bad_request("port-forward is served over SPDY/3.1 with " PROTOCOL_SPDY

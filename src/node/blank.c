@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #define BLANKS 8
-#define GUEST_BACKLOG 64
+#define GUEST_BACKLOG 1024 /* a rush of starts, which take longer than connections */
 #define REFILL_MS 10
 
 struct waiting {
