@@ -28,7 +28,8 @@ struct rbac {
     struct store *store;
     struct hashmap grants; /* key_of() → struct grants */
     bool stale;
-    uint64_t changes;
+    void (*told)(void *arg); /* NULL = nobody */
+    void *told_arg;
 };
 
 /* --- the index --- */
@@ -110,9 +111,15 @@ static void index_binding(struct rbac *r, const struct json *binding, bool add)
     }
 }
 
+static void changed(struct rbac *r)
+{
+    if (r->told)
+        r->told(r->told_arg);
+}
+
 void rbac_binding_changed(struct rbac *r, const struct json *old, const struct json *new)
 {
-    r->changes++;
+    changed(r);
     if (r->stale)
         return;
     index_binding(r, old, false);
@@ -122,17 +129,18 @@ void rbac_binding_changed(struct rbac *r, const struct json *old, const struct j
 void rbac_forget(struct rbac *r)
 {
     r->stale = true;
-    r->changes++;
-}
-
-uint64_t rbac_changes(const struct rbac *r)
-{
-    return r->changes;
+    changed(r);
 }
 
 void rbac_roles_changed(struct rbac *r)
 {
-    r->changes++;
+    changed(r);
+}
+
+void rbac_on_change(struct rbac *r, void (*told)(void *arg), void *arg)
+{
+    r->told = told;
+    r->told_arg = arg;
 }
 
 static void index_all(struct rbac *r, const char *store_name)

@@ -20,9 +20,9 @@ void rbac_free(struct rbac *r);
 void rbac_binding_changed(struct rbac *r, const struct json *old, const struct json *new);
 /* Everything may have changed: the index is made anew before it is used again. */
 void rbac_forget(struct rbac *r);
-/* Grows with everything that may change an answer: bindings and (rbac_roles_changed) roles. */
-uint64_t rbac_changes(const struct rbac *r);
 void rbac_roles_changed(struct rbac *r);
+/* told runs whenever an answer may have become another one. */
+void rbac_on_change(struct rbac *r, void (*told)(void *arg), void *arg);
 
 /* ret_reason (may be NULL): why, or which roles that the user is given do not exist; NULL when there is nothing to
  * tell. The caller frees it. */

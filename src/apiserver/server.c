@@ -10,6 +10,7 @@
 #include "apiserver/jwt.h"
 #include "apiserver/metrics.h"
 #include "apiserver/object_schemas.h"
+#include "apiserver/permits.h"
 #include "apiserver/pod_streams.h"
 #include "apiserver/proxy.h"
 #include "apiserver/quota.h"
@@ -84,6 +85,17 @@ static char *selected_name(const struct exchange *x)
     return name;
 }
 
+/* Answers that may take as long as their client likes. */
+static bool goes_on(const struct request_info *i, const char *subresource)
+{
+    static const char *const names[] = {"exec", "attach", "log", "portforward", "proxy"};
+
+    for (size_t k = 0; k < ARRAY_LEN(names); k++)
+        if (streq(subresource, names[k]))
+            return true;
+    return i->verb == VERB_WATCH;
+}
+
 static bool permit_resource(struct exchange *x)
 {
     const struct request_info *i = &x->info;
@@ -98,7 +110,11 @@ static bool permit_resource(struct exchange *x)
                              .ns = i->ns,
                              .name = selected ? selected : i->name};
 
-    return permit(x, &a);
+    if (!permit(x, &a))
+        return false;
+    if (goes_on(i, subresource))
+        permits_hold(x->call.server->permits, x->user, &a, x->req);
+    return true;
 }
 
 static void handle_resource(struct exchange *x)
@@ -297,6 +313,8 @@ static int fill(struct apiserver *s, const struct apiserver_options *o, struct e
     s->gc = gc_new(s);
     s->quotas = quotas_new(s);
     s->rbac = rbac_new(s->store);
+    s->permits = permits_new(s);
+    rbac_on_change(s->rbac, permits_review, s->permits);
     store_on_rollback(s->store, on_rollback, s);
     for (size_t i = 0; i < json_size(bundled); i++)
         if (store_bundled(s, json_item(bundled, i), err) < 0)
@@ -349,6 +367,7 @@ void apiserver_free(struct apiserver *s)
         return;
     fair_queue_free(s->queue);
     watch_stop_all(s);
+    permits_free(s->permits);
     if (s->store)
         store_on_rollback(s->store, NULL, NULL);
     gc_free(s->gc);

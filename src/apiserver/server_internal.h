@@ -31,6 +31,7 @@ struct quotas;
 struct static_paths;
 struct fair_queue;
 struct rbac;
+struct permits;
 struct jwt_keys;
 
 struct apiserver {
@@ -43,7 +44,8 @@ struct apiserver {
     struct authenticator *authenticator;
     struct jwt_keys *token_keys; /* sign tokens of ServiceAccounts; NULL = there are none */
     struct rbac *rbac;
-    bool aggregating; /* rules of composed roles are being written */
+    struct permits *permits; /* of requests that go on */
+    bool aggregating;        /* rules of composed roles are being written */
     struct static_paths *paths;
     struct audit *audit;      /* NULL = none */
     struct fair_queue *queue; /* requests whose user is known */

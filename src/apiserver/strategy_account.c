@@ -1,5 +1,6 @@
 /* ServiceAccounts and requests for their tokens. */
 #include "apiserver/jwt.h"
+#include "apiserver/permits.h"
 #include "apiserver/service_token.h"
 #include "apiserver/strategy.h"
 
@@ -205,7 +206,10 @@ void service_account_make_default(struct apiserver *s, const char *ns)
 /* Pods run as the ServiceAccount "default" unless they name another: it is always there. */
 static void after_account(struct apiserver *s, const struct json *old, const struct json *new)
 {
-    if (!new &&streq(object_name(old), "default"))
+    if (new)
+        return;
+    permits_review(s->permits);
+    if (streq(object_name(old), "default"))
         service_account_make_default(s, object_namespace(old));
 }
 

@@ -17,6 +17,8 @@ void http_request_free(struct http_request *req)
 {
     if (req->on_finish)
         req->on_finish(req->on_finish_arg, req, req->status);
+    if (req->leash)
+        http_leash_answered(take_ptr(req->leash));
     http_head_free(&req->head);
     http_headers_free(&req->out);
     strbuf_free(&req->body);
@@ -377,6 +379,8 @@ struct bufferevent *http_take_over(struct http_request *req, int status)
         c->req = NULL;
         http_conn_close(c);
     }
+    if (req->leash)
+        http_leash_taken_over(req->leash, bev);
     http_request_free(req);
     return bev;
 }

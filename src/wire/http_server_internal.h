@@ -7,6 +7,8 @@
 
 struct http2_conn;
 struct http2_stream;
+struct http_leash;
+struct bufferevent;
 
 struct http_server {
     struct event_base *base;
@@ -69,7 +71,12 @@ struct http_request {
     int status; /* of the answer; 0 = none yet */
     void (*on_finish)(void *arg, const struct http_request *req, int status);
     void *on_finish_arg;
+    struct http_leash *leash; /* NULL = none */
 };
+
+/* http_leash.c: the request is freed; its connection (NULL: the client is gone) belongs to somebody else. */
+void http_leash_answered(struct http_leash *l);
+void http_leash_taken_over(struct http_leash *l, struct bufferevent *bev);
 
 /* Makes the request of a whole head, which it takes. */
 struct http_request *http_request_new(struct http_conn *c, struct http_head *head);
