@@ -200,7 +200,7 @@ static void on_message(void *arg, struct websocket *ws, bool binary UNUSED, cons
         on_status(s, data + 1, len - 1);
     if (r < 0) { /* nobody reads us any more */
         (void)error_set_errno(&s->error, -r, "write output");
-        websocket_close(ws, 1000, NULL);
+        websocket_close(ws, 1001, NULL); /* going away */
     }
 }
 

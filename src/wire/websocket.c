@@ -25,6 +25,7 @@
 /* Frames of one message: each costs far more memory than the byte it may hold. */
 #define FRAGMENTS_MAX 16384
 #define CLOSE_REASON_MAX 123
+#define CLOSE_NORMAL 1000
 #define CLOSE_PROTOCOL 1002
 #define CLOSE_NONE 1005 /* a close frame without a code */
 #define CLOSE_POLICY 1008
@@ -272,6 +273,8 @@ static void on_written(struct bufferevent *bev, void *arg)
             lose(ws, ws->close_code);
         else if (is_refused(ws))
             linger(ws);
+        else
+            start_timer(ws);
         return;
     }
     if (held && !ws->paused) {
@@ -477,7 +480,8 @@ void websocket_close(struct websocket *ws, int code, const char *reason)
     flush(ws);
     if (ws->lost)
         return;
-    start_timer(ws);
+    if (code != CLOSE_NORMAL || evbuffer_get_length(bufferevent_get_output(ws->bev)) == 0)
+        start_timer(ws);
     if (!ws->entered && evbuffer_get_length(bufferevent_get_input(ws->bev)))
         bufferevent_trigger(ws->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* it had been paused */
 }

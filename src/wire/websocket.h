@@ -54,7 +54,8 @@ void websocket_send2(struct websocket *ws, bool binary, const void *head, size_t
 size_t websocket_pending(const struct websocket *ws);   /* bytes not yet written */
 void websocket_pause(struct websocket *ws, bool pause); /* stop reading: back-pressure; up to 4 KiB may still come */
 /*
- * Sends what is queued, then a close frame; closed() runs when the peer has answered, or when it has taken nothing for
- * 5 s. reason may be NULL and is cut at 123 bytes.
+ * Sends what is queued, then a close frame; closed() runs when the peer has answered, or has not for 5 s. With code
+ * 1000, the orderly end, what is queued is the peer's: it may take its time to read that, as before the close. With
+ * another it is lost when the peer takes nothing for 5 s. reason may be NULL and is cut at 123 bytes.
  */
 void websocket_close(struct websocket *ws, int code, const char *reason);

@@ -1,6 +1,8 @@
 """Unmodified kubectl and running sandboxes: logs, describe, events, edit."""
 
 import json
+import re
+import time
 
 import pytest
 
@@ -31,6 +33,38 @@ def test_logs(up):
 
 def label_of(up):
     return up.get("pod", "s")["metadata"]["labels"]["agents.x-k8s.io/sandbox-name-hash"]
+
+
+def test_flags_of_logs(up):
+    lines = "for i in $(seq 30); do echo line $i; done"
+    up.ready_sandbox(sandbox("s", "sh", "-c", f"{lines}; while [ ! -e /go ]; do sleep 0.05; done; echo late; sleep infinity"))
+
+    def logs(*flags, code=0):
+        return up.kubectl("logs", *flags, code=code)
+
+    wait_until(lambda: "line 30\n" in logs("s"), what="all lines")
+    stamped = [line.split(" ", 1) for line in logs("s", "--timestamps").splitlines()]
+    assert [text for _, text in stamped] == [f"line {i}" for i in range(1, 31)]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", stamp) for stamp, _ in stamped)
+    assert [stamp for stamp, _ in stamped] == sorted(stamp for stamp, _ in stamped)
+    time.sleep(2.1)
+    between = time.time()
+    up.exec("s", "touch", "/go")
+    wait_until(lambda: "late\n" in logs("s"), what="the late line")
+    assert logs("s", "--since=2s") == "late\n"
+    whole_second = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(between))
+    assert logs("s", f"--since-time={whole_second}") == "late\n"
+    assert "at most one of" in logs("s", "--since=2s", f"--since-time={whole_second}", code=1)
+    assert logs("s", "--tail=2") == "line 30\nlate\n"
+    assert logs("s", "--tail=0") == ""
+    assert len(logs("s", "--tail=-1").splitlines()) == 31
+    assert logs("s", "--limit-bytes=9") == "line 1\nli"
+    assert logs("s", "--tail=1", "--timestamps", "--limit-bytes=5") == stamped[0][0][:5]
+    label = f"agents.x-k8s.io/sandbox-name-hash={label_of(up)}"
+    assert logs("-l", label).splitlines() == [f"line {i}" for i in range(22, 31)] + ["late"]
+    assert logs("-l", label, "--prefix", "--tail=1") == f"[pod/s/{up.get('pod', 's')['spec']['containers'][0]['name']}] late\n"
+    assert "is not valid for pod s" in logs("s", "-c", "none", code=1)
+    assert "not found" in logs("none", code=1)
 
 
 def test_logs_that_are_followed(up):
