@@ -32,6 +32,7 @@ int cmd_attach(int argc, char **argv);
 int cmd_cp(int argc, char **argv);
 int cmd_create(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
+int cmd_kubeconfig(int argc, char **argv);
 int cmd_logs(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_ps(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"doctor", "show what this machine can do, and how to fix what it cannot", cmd_doctor},
     {"egress", "the way out of sandboxes", cmd_egress, .internal = true},
     {"image", "import, list and remove images", cmd_image},
+    {"kubeconfig", "make access for somebody else", cmd_kubeconfig},
     {"node", "runs the Pods of this machine", cmd_node, .internal = true},
     {"run", "run one command in a new sandbox, without a server", cmd_run},
     {"up", "start holt on this machine and keep it running", cmd_up},

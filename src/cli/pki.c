@@ -90,14 +90,19 @@ static int make_server_cert(const struct pki_paths *p, const char *listen_host, 
     return r;
 }
 
+struct pki_paths pki_paths_of(const char *data_dir)
+{
+    return (struct pki_paths){.dir = xasprintf("%s/pki", data_dir),
+                              .ca_cert = xasprintf("%s/pki/ca.crt", data_dir),
+                              .ca_key = xasprintf("%s/pki/ca.key", data_dir),
+                              .server_cert = xasprintf("%s/pki/server.crt", data_dir),
+                              .server_key = xasprintf("%s/pki/server.key", data_dir)};
+}
+
 int pki_prepare(const char *data_dir, const char *listen_host, struct pki_paths *ret, struct error *err)
 {
-    struct pki_paths p = {.dir = xasprintf("%s/pki", data_dir)};
+    struct pki_paths p = pki_paths_of(data_dir);
 
-    p.ca_cert = xasprintf("%s/ca.crt", p.dir);
-    p.ca_key = xasprintf("%s/ca.key", p.dir);
-    p.server_cert = xasprintf("%s/server.crt", p.dir);
-    p.server_key = xasprintf("%s/server.key", p.dir);
     *ret = p;
     int fd = mkdirs_at(AT_FDCWD, p.dir, 0700, err);
     if (fd < 0)
@@ -134,12 +139,12 @@ static char *base64(const char *text)
     return out;
 }
 
-int pki_write_kubeconfig(const struct pki_paths *pki, const char *server, const char *user, const char *const *groups,
-                         const char *path, struct error *err)
+int pki_kubeconfig(const struct pki_paths *pki, const char *server, const char *user, const char *const *groups,
+                   int64_t valid_seconds, char **ret, struct error *err)
 {
     _cleanup_(tls_cert_free) struct tls_cert ca = {0}, cert = {0};
     struct tls_cert_request request = {
-        .common_name = user, .organizations = groups, .client = true, .valid_seconds = CERT_SECONDS};
+        .common_name = user, .organizations = groups, .client = true, .valid_seconds = valid_seconds};
     int r = load_ca(pki, &ca, err);
     if (r == 0)
         r = tls_issue(&ca, &request, &cert, err);
@@ -154,9 +159,21 @@ int pki_write_kubeconfig(const struct pki_paths *pki, const char *server, const 
         "v1", "kind", "Config", "clusters", "name", "holt", "cluster", "server", server, "certificate-authority-data",
         ca_data, "users", "name", user, "user", "client-certificate-data", cert_data, "client-key-data", key_data,
         "contexts", "name", "holt", "context", "cluster", "holt", "user", user, "current-context", "holt");
-    _cleanup_free_ char *text = json_text_pretty(config);
+    *ret = json_text_pretty(config);
+    explicit_bzero(key_data, strlen(key_data));
+    return 0;
+}
+
+int pki_write_kubeconfig(const struct pki_paths *pki, const char *server, const char *user, const char *const *groups,
+                         const char *path, struct error *err)
+{
+    char *text = NULL;
+    int r = pki_kubeconfig(pki, server, user, groups, CERT_SECONDS, &text, err);
+
+    if (r < 0)
+        return r;
     r = file_write_atomic_at(AT_FDCWD, path, text, strlen(text), 0600, err);
     explicit_bzero(text, strlen(text));
-    explicit_bzero(key_data, strlen(key_data));
+    free(text);
     return r;
 }
