@@ -176,7 +176,7 @@ static void resize_data(struct spdy_link *l, const char *data, size_t len)
     }
 }
 
-static void on_data(void *arg, uint32_t stream, const void *data, size_t len, bool fin)
+static void on_data(void *arg, void *owner UNUSED, uint32_t stream, const void *data, size_t len, bool fin)
 {
     struct spdy_link *l = arg;
 
@@ -187,7 +187,7 @@ static void on_data(void *arg, uint32_t stream, const void *data, size_t len, bo
 }
 
 /* No more of stdin will come; the others are the client's loss, the codec drops what goes to them. */
-static void on_reset(void *arg, uint32_t stream)
+static void on_reset(void *arg, void *owner UNUSED, uint32_t stream)
 {
     struct spdy_link *l = arg;
 

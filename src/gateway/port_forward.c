@@ -10,6 +10,7 @@
 #include "gateway/internal.h"
 
 #include "apiserver/api_error.h"
+#include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
@@ -26,6 +27,7 @@
 #define LINK_HIGH_BYTES (1u << 20)
 #define PIPE_HIGH_BYTES (1u << 20)
 #define PORTS_MAX 64 /* in the query */
+#define LONE_S 30    /* for the other stream of a pair */
 
 #define PROTOCOL_SPDY "portforward.k8s.io"
 #define PROTOCOL_TUNNEL "SPDY/3.1+portforward.k8s.io"
@@ -35,10 +37,11 @@ struct forward;
 
 /* One connection. With SPDY its two streams; else its two channels. */
 struct pipe {
-    struct pipe *next;
+    struct pipe *next, *prev;
     struct forward *forward;
     uint32_t data, error; /* 0: that stream of SPDY is not there yet */
-    char *request_id;     /* SPDY pairs streams by it */
+    char *request_id;     /* SPDY pairs streams by it; NULL once they are */
+    struct event *lone;   /* until then */
     uint16_t port;
     struct guest_connect *connecting;
     struct bufferevent *inside;
@@ -54,6 +57,7 @@ struct forward {
     struct bufferevent *raw; /* the upgraded connection */
     struct spdy *spdy;       /* NULL: channels */
     struct pipe *pipes;
+    struct hashmap lone; /* those of SPDY that wait for their other stream, by request_id */
     struct event *sweep; /* frees what is broken, outside of anyone's callback */
     size_t full;         /* pipes that hold up the client */
     bool paused;         /* the pipes wait for the client */
@@ -133,19 +137,36 @@ static void set_full(struct pipe *p, bool full)
         read_link(f, !full);
 }
 
+/* The pipe has both its streams, or will never have. */
+static void pipe_paired(struct pipe *p)
+{
+    if (p->request_id)
+        (void)hashmap_remove(&p->forward->lone, p->request_id);
+    if (p->lone)
+        event_free(take_ptr(p->lone));
+    free(take_ptr(p->request_id));
+}
+
 static void pipe_free(struct pipe *p)
 {
-    struct pipe **at = &p->forward->pipes;
+    struct forward *f = p->forward;
 
-    while (*at != p)
-        at = &(*at)->next;
-    *at = p->next;
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        f->pipes = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
     set_full(p, false);
+    pipe_paired(p);
+    if (f->spdy) {
+        spdy_own(f->spdy, p->data, NULL);
+        spdy_own(f->spdy, p->error, NULL);
+    }
     guest_connect_free(p->connecting);
     if (p->inside)
         bufferevent_free(p->inside);
     evbuffer_free(p->early);
-    free(p->request_id);
     free(p);
 }
 
@@ -276,6 +297,8 @@ static struct pipe *pipe_new(struct forward *f, uint16_t port)
     if (!p->early)
         abort();
     p->next = f->pipes;
+    if (p->next)
+        p->next->prev = p;
     f->pipes = p;
     return p;
 }
@@ -297,56 +320,72 @@ static void pipe_input(struct pipe *p, const void *data, size_t len, bool fin)
 
 /* SPDY. */
 
+static void on_lone(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    struct pipe *p = arg;
+
+    spdy_reset(p->forward->spdy, p->data ? p->data : p->error, SPDY_CANCEL);
+    pipe_free(p);
+}
+
+/* The pipe that a stream of this request belongs to; NULL: it has one like it. */
+static struct pipe *pair_pipe(struct forward *f, const char *id, uint16_t port, bool is_data)
+{
+    struct pipe *p = hashmap_get(&f->lone, id);
+    struct timeval patience = {.tv_sec = LONE_S};
+
+    if (p)
+        return (is_data ? p->data : p->error) || p->port != port ? NULL : p;
+    p = pipe_new(f, port);
+    p->request_id = xstrdup(id);
+    p->lone = evtimer_new(f->gateway->base, on_lone, p);
+    if (!p->lone)
+        abort();
+    (void)evtimer_add(p->lone, &patience);
+    (void)hashmap_put(&f->lone, id, p);
+    return p;
+}
+
 static void on_open(void *arg, uint32_t stream, const struct http_headers *headers, bool fin)
 {
     struct forward *f = arg;
     const char *type = http_headers_get(headers, "streamtype"), *id = http_headers_get(headers, "requestid");
     const char *port_text = http_headers_get(headers, "port");
     int64_t port = 0;
-    struct pipe *p = f->pipes;
+    struct pipe *p = NULL;
     bool is_data = type && streq(type, "data");
 
-    if (!type || (!is_data && !streq(type, "error")) || !id || !port_text || !parse_i64(port_text, &port) || port < 1 ||
-        port > UINT16_MAX) {
+    if (type && (is_data || streq(type, "error")) && id && port_text && parse_i64(port_text, &port) && port >= 1 &&
+        port <= UINT16_MAX)
+        p = pair_pipe(f, id, (uint16_t)port, is_data);
+    if (!p) {
         spdy_reset(f->spdy, stream, SPDY_PROTOCOL_ERROR);
         return;
     }
-    while (p && (!streq(p->request_id, id) || (is_data ? p->data : p->error)))
-        p = p->next;
-    if (!p) {
-        p = pipe_new(f, (uint16_t)port);
-        p->request_id = xstrdup(id);
-    }
     *(is_data ? &p->data : &p->error) = stream;
+    spdy_own(f->spdy, stream, p);
     spdy_reply(f->spdy, stream);
     if (is_data && fin)
         p->client_over = true;
-    if (p->data && p->error)
+    if (p->data && p->error) {
+        pipe_paired(p);
         connect_pipe(p);
+    }
 }
 
-static struct pipe *find_pipe(const struct forward *f, uint32_t data_stream)
+static void on_data(void *arg UNUSED, void *owner, uint32_t stream, const void *data, size_t len, bool fin)
 {
-    struct pipe *p = f->pipes;
+    struct pipe *p = owner;
 
-    while (p && p->data != data_stream)
-        p = p->next;
-    return p;
-}
-
-static void on_data(void *arg, uint32_t stream, const void *data, size_t len, bool fin)
-{
-    struct pipe *p = find_pipe(arg, stream);
-
-    if (p)
+    if (p && stream == p->data)
         pipe_input(p, data, len, fin);
 }
 
-static void on_reset(void *arg, uint32_t stream)
+static void on_reset(void *arg UNUSED, void *owner, uint32_t stream)
 {
-    struct pipe *p = find_pipe(arg, stream);
+    struct pipe *p = owner;
 
-    if (p)
+    if (p && stream == p->data)
         break_pipe(p);
 }
 
@@ -358,6 +397,7 @@ static void forward_free(struct forward *f)
     f->over = true;
     while (f->pipes)
         pipe_free(f->pipes);
+    hashmap_free(&f->lone, NULL);
     spdy_free(f->spdy);
     event_free(f->sweep);
     if (f->raw)

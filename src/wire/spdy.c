@@ -14,6 +14,7 @@ enum frame_type { SYN_STREAM = 1, SYN_REPLY, RST_STREAM, SETTINGS, PING = 6, GOA
 struct stream {
     uint32_t id;
     bool in_over, out_over;
+    void *owner;
 };
 
 struct spdy {
@@ -118,6 +119,14 @@ void spdy_reply(struct spdy *s, uint32_t stream)
     send_control(s, SYN_REPLY, body, 4 + len);
 }
 
+void spdy_own(struct spdy *s, uint32_t stream, void *owner)
+{
+    struct stream *st = find(s, stream);
+
+    if (st)
+        st->owner = owner;
+}
+
 void spdy_data(struct spdy *s, uint32_t stream, const void *data, size_t len, bool fin)
 {
     struct stream *st = find(s, stream);
@@ -190,10 +199,11 @@ static int late_headers(struct spdy *s, uint8_t flags, const uint8_t *p, size_t 
     http_headers_free(&headers);
     if (st && !st->in_over && (flags & FLAG_FIN)) {
         uint32_t id = st->id;
+        void *owner = st->owner;
         st->in_over = true;
         if (st->out_over)
             drop(s, st);
-        s->cb->data(s->arg, id, "", 0, true);
+        s->cb->data(s->arg, owner, id, "", 0, true);
     }
     return r;
 }
@@ -215,10 +225,11 @@ static int control_frame(struct spdy *s, const uint8_t *frame, size_t len, struc
         return 0;
     case RST_STREAM: {
         struct stream *st = len == 8 ? find(s, get_u32(p) & STREAM_MASK) : NULL;
-        uint32_t id = st ? st->id : 0;
         if (st) {
+            uint32_t id = st->id;
+            void *owner = st->owner;
             drop(s, st);
-            s->cb->reset(s->arg, id);
+            s->cb->reset(s->arg, owner, id);
         }
         return 0;
     }
@@ -234,10 +245,11 @@ static void deliver(struct spdy *s, const uint8_t *data, size_t len, bool fin)
 
     if (!st || st->in_over || (len == 0 && !fin))
         return;
+    void *owner = st->owner;
     st->in_over = fin;
     if (fin && st->out_over)
         drop(s, st);
-    s->cb->data(s->arg, id, data, len, fin);
+    s->cb->data(s->arg, owner, id, data, len, fin);
 }
 
 /* A head is whole: what it begins.. */

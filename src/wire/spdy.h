@@ -22,12 +22,13 @@ struct spdy;
 
 enum spdy_status { SPDY_PROTOCOL_ERROR = 1, SPDY_INVALID_STREAM = 2, SPDY_REFUSED_STREAM = 3, SPDY_CANCEL = 5 };
 
+/* owner: what spdy_own() has said of the stream last, NULL before that. */
 struct spdy_callbacks {
     /* A stream of the client. fin: it will send nothing. */
     void (*open)(void *arg, uint32_t stream, const struct http_headers *headers, bool fin);
     /* len may be 0 with fin. Comes in pieces, as the bytes do. */
-    void (*data)(void *arg, uint32_t stream, const void *data, size_t len, bool fin);
-    void (*reset)(void *arg, uint32_t stream); /* the client wants no more of it; it is gone */
+    void (*data)(void *arg, void *owner, uint32_t stream, const void *data, size_t len, bool fin);
+    void (*reset)(void *arg, void *owner, uint32_t stream); /* the client wants no more of it; it is gone */
     void (*write)(void *arg, const void *head, size_t head_len, const void *data, size_t len);
 };
 
@@ -38,6 +39,7 @@ int spdy_feed(struct spdy *s, const void *data, size_t len, struct error *err);
 
 /* A stream that is gone takes nothing: these do nothing then. One that both sides have ended is gone. */
 void spdy_reply(struct spdy *s, uint32_t stream); /* accepts it */
+void spdy_own(struct spdy *s, uint32_t stream, void *owner);
 void spdy_data(struct spdy *s, uint32_t stream, const void *data, size_t len, bool fin);
 void spdy_reset(struct spdy *s, uint32_t stream, enum spdy_status status);
 void spdy_goaway(struct spdy *s);

@@ -3,9 +3,12 @@
 import concurrent.futures
 import re
 import socket
+import struct
 import subprocess
+import time
 import urllib.error
 import urllib.request
+import zlib
 
 import pytest
 
@@ -33,6 +36,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 # Counts what comes until the client ends its direction, and only then answers.
 COUNTER = """
 import socket
+import struct
 s = socket.create_server(("127.0.0.1", 8081))
 while True:
     c = s.accept()[0]
@@ -138,3 +142,101 @@ def test_python_client(s):
         text += data
     assert text.endswith(b"x" * 200_000)
     assert wait_until(lambda: "onnection refused" in (forward.error(9) or ""))
+
+
+class Spdy:
+    """A client of SPDY/3.1 that does what kubectl never does."""
+
+    def __init__(self, s):
+        plain = socket.create_connection(("127.0.0.1", s.port), timeout=40)
+        self.tls = s.tls().wrap_socket(plain, server_hostname="127.0.0.1")
+        self.tls.sendall(
+            b"POST /api/v1/namespaces/default/pods/s/portforward HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+            b"Upgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: portforward.k8s.io\r\nContent-Length: 0\r\n\r\n"
+        )
+        self.file = self.tls.makefile("rb")
+        assert b" 101 " in self.file.readline()
+        while self.file.readline() != b"\r\n":
+            pass
+        self.zip = zlib.compressobj()
+
+    def open(self, stream, **headers):
+        block = struct.pack(">I", len(headers))
+        for pair in headers.items():
+            for text in pair:
+                block += struct.pack(">I", len(text)) + text.encode()
+        body = struct.pack(">IIH", stream, 0, 0) + self.zip.compress(block) + self.zip.flush(zlib.Z_SYNC_FLUSH)
+        self.tls.sendall(struct.pack(">II", 0x80030001, len(body)) + body)
+
+    def data(self, stream, data, fin=False):
+        self.tls.sendall(struct.pack(">II", stream, len(data) | fin << 24) + data)
+
+    def frame(self):
+        """(type or 0 for data, stream, the rest, fin)"""
+        first, second = struct.unpack(">II", self.file.read(8))
+        body = self.file.read(second & 0xFFFFFF)
+        fin = bool(second >> 24)
+        if first >> 31:
+            return first & 0xFFFF, struct.unpack(">I", body[:4])[0], body[4:], fin
+        return 0, first, body, fin
+
+
+SYN_REPLY, RST_STREAM, PING = 2, 3, 6
+
+
+def test_streams_come_in_pairs(s):
+    c = Spdy(s)
+    c.open(1, streamtype="error", requestid="a", port="8081")
+    assert c.frame()[:2] == (SYN_REPLY, 1)
+    # Another of the same kind, or for another port, is no pair; nor is what says nothing of a port.
+    for stream, headers in (
+        (3, {"streamtype": "error", "requestid": "a", "port": "8081"}),
+        (5, {"streamtype": "data", "requestid": "a", "port": "8080"}),
+        (7, {"streamtype": "data", "requestid": "a", "port": "0"}),
+        (9, {"streamtype": "data", "requestid": "a"}),
+        (11, {"streamtype": "other", "requestid": "a", "port": "8081"}),
+    ):
+        c.open(stream, **headers)
+        assert c.frame() == (RST_STREAM, stream, struct.pack(">I", 1), False)
+    c.data(99, b"for nobody")
+    c.open(13, streamtype="data", requestid="a", port="8081")
+    assert c.frame()[:2] == (SYN_REPLY, 13)
+    c.data(13, b"12345", fin=True)
+    assert c.frame() == (0, 13, b"5", False)
+    assert {c.frame()[1:], c.frame()[1:]} == {(1, b"", True), (13, b"", True)}
+    c.tls.sendall(struct.pack(">III", 0x80030006, 4, 7))
+    assert c.frame()[:2] == (PING, 7)
+
+
+def test_stream_that_stays_alone(s):
+    """It has half a minute."""
+    c = Spdy(s)
+    c.open(1, streamtype="data", requestid="a", port="8081")
+    assert c.frame()[:2] == (SYN_REPLY, 1)
+    begun = time.monotonic()
+    assert c.frame() == (RST_STREAM, 1, struct.pack(">I", 5), False)
+    assert 28 < time.monotonic() - begun < 35
+    for stream, kind in ((3, "error"), (5, "data")):  # its name is free again
+        c.open(stream, streamtype=kind, requestid="a", port="8081")
+        assert c.frame()[:2] == (SYN_REPLY, stream)
+    c.data(5, b"12", fin=True)
+    assert c.frame() == (0, 5, b"2", False)
+
+
+def test_a_thousand_connections(s):
+    """In one session."""
+    c = Spdy(s)
+    for i in range(1000):
+        c.open(4 * i + 1, streamtype="error", requestid=str(i), port="8081")
+        c.open(4 * i + 3, streamtype="data", requestid=str(i), port="8081")
+        c.data(4 * i + 3, b"x" * (i % 7), fin=True)
+    got = {}
+    ended = set()
+    while len(ended) < 2000:
+        kind, stream, body, fin = c.frame()
+        assert kind in (0, SYN_REPLY), (kind, stream, body)
+        if kind == 0:
+            got[stream] = got.get(stream, b"") + body
+            if fin:
+                ended.add(stream)
+    assert all(got[4 * i + 3] == str(i % 7).encode() and got[4 * i + 1] == b"" for i in range(1000))

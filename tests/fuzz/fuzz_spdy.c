@@ -23,16 +23,18 @@ static void on_open(void *arg, uint32_t stream, const struct http_headers *heade
         spdy_reset(session, stream, SPDY_CANCEL);
 }
 
-static void on_data(void *arg, uint32_t stream, const void *data, size_t len, bool fin)
+static void on_data(void *arg, void *owner, uint32_t stream, const void *data, size_t len, bool fin)
 {
     (void)arg;
+    (void)owner;
     if (behaviour & 16)
         spdy_data(session, stream, data, len, fin);
 }
 
-static void on_reset(void *arg, uint32_t stream)
+static void on_reset(void *arg, void *owner, uint32_t stream)
 {
     (void)arg;
+    (void)owner;
     spdy_data(session, stream, "gone", 4, true);
 }
 

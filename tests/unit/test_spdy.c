@@ -27,7 +27,7 @@ static void on_open(void *arg UNUSED, uint32_t stream, const struct http_headers
 }
 
 /* Pieces of data read the same however they are cut. */
-static void on_data(void *arg UNUSED, uint32_t stream, const void *data, size_t len, bool fin)
+static void on_data(void *arg UNUSED, void *owner UNUSED, uint32_t stream, const void *data, size_t len, bool fin)
 {
     for (size_t i = 0; i < len; i++)
         strbuf_addf(&heard, "%u:%c\n", stream, ((const char *)data)[i]);
@@ -35,9 +35,9 @@ static void on_data(void *arg UNUSED, uint32_t stream, const void *data, size_t 
         strbuf_addf(&heard, "%u:fin\n", stream);
 }
 
-static void on_reset(void *arg UNUSED, uint32_t stream)
+static void on_reset(void *arg UNUSED, void *owner, uint32_t stream)
 {
-    strbuf_addf(&heard, "reset %u\n", stream);
+    strbuf_addf(&heard, "reset %u%s\n", stream, owner == &session ? " owned" : "");
 }
 
 static void on_write(void *arg UNUSED, const void *head, size_t head_len, const void *data, size_t len)
@@ -259,10 +259,26 @@ static void test_answers(void **state)
                                            "80030007000000080000000300000000\n"
                                            "80030003000000080000000100000005\n");
     strbuf_free(&heard);
+    spdy_own(session, 1, &session); /* gone as well */
     data(c, 1, 0, "late");
     two_numbers(c, RST_STREAM, 1, 5);
     assert_int_equal(feed(c), 0);
     assert_string_equal(strbuf_str(&heard), "");
+}
+
+static void test_owner(void **state)
+{
+    struct client *c = *state;
+
+    open_stream(c, 1, 0, "data");
+    open_stream(c, 3, 0, "data");
+    assert_int_equal(feed(c), 0);
+    spdy_own(session, 3, &session);
+    strbuf_free(&heard);
+    two_numbers(c, RST_STREAM, 1, 5);
+    two_numbers(c, RST_STREAM, 3, 5);
+    assert_int_equal(feed(c), 0);
+    assert_string_equal(strbuf_str(&heard), "reset 1\nreset 3 owned\n");
 }
 
 static void test_long_data_is_cut(void **state)
@@ -416,6 +432,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dictionary, setup, teardown),
         cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_data_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late_headers_end_a_stream, setup, teardown),
         cmocka_unit_test_setup_teardown(test_number_of_streams, setup, teardown),
