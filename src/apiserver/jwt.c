@@ -2,6 +2,7 @@
 
 #include "base/base64.h"
 #include "base/fdio.h"
+#include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "wire/tls.h"
@@ -19,6 +20,8 @@
 
 #define KEY_FILE_MAX 65536
 #define KEYS_MAX 16
+/* So many good tokens are remembered; then it begins anew. */
+#define GOOD_MAX 1024
 /* Each of the two numbers of a signature. */
 #define NUMBER_BYTES 32
 
@@ -30,6 +33,7 @@ struct jwt_key {
 struct jwt_keys {
     struct jwt_key keys[KEYS_MAX];
     size_t count;
+    struct hashmap good; /* digest of a token → its claims */
 };
 
 DEFINE_CLEANUP(EVP_PKEY_free, EVP_PKEY *);
@@ -40,10 +44,16 @@ DEFINE_CLEANUP(BN_free, BIGNUM *);
 
 /* --- keys --- */
 
+static void unref_claims(void *claims)
+{
+    json_unref(claims);
+}
+
 void jwt_keys_free(struct jwt_keys *k)
 {
     if (!k)
         return;
+    hashmap_free(&k->good, unref_claims);
     for (size_t i = 0; i < k->count; i++) {
         EVP_PKEY_free(k->keys[i].key);
         free(k->keys[i].id);
@@ -260,7 +270,7 @@ static EVP_PKEY *key_for(const struct jwt_keys *k, const char *text, size_t len)
     return NULL;
 }
 
-struct json *jwt_verify(const struct jwt_keys *k, const char *token, struct error *err)
+static struct json *verify(const struct jwt_keys *k, const char *token, struct error *err)
 {
     size_t len = strnlen(token, JWT_MAX + 1), signature_len = 0;
     const char *claims = len <= JWT_MAX ? strchr(token, '.') : NULL,
@@ -281,4 +291,26 @@ struct json *jwt_verify(const struct jwt_keys *k, const char *token, struct erro
     if (!v)
         (void)error_set(err, EINVAL, "the token holds no claims");
     return v;
+}
+
+struct json *jwt_verify(struct jwt_keys *k, const char *token, struct error *err)
+{
+    unsigned char md[EVP_MAX_MD_SIZE];
+    unsigned md_len = 0;
+    size_t len = strnlen(token, JWT_MAX + 1);
+    _cleanup_free_ char *digest =
+        EVP_Digest(token, len, md, &md_len, EVP_sha256(), NULL) == 1 ? base64_encode_url(md, md_len) : NULL;
+    struct json *claims = digest && len <= JWT_MAX ? hashmap_get(&k->good, digest) : NULL;
+
+    if (claims)
+        return json_ref(claims);
+    claims = verify(k, token, err);
+    if (!claims || !digest)
+        return claims;
+    if (k->good.count >= GOOD_MAX) {
+        hashmap_free(&k->good, unref_claims);
+        k->good = (struct hashmap){0};
+    }
+    (void)hashmap_put(&k->good, digest, json_ref(claims)); /* it was not there */
+    return claims;
 }

@@ -24,7 +24,8 @@ char *jwt_make_key(struct error *err);
 
 /* NULL when OpenSSL fails. The caller frees. */
 char *jwt_sign(const struct jwt_keys *k, const struct json *claims, struct error *err);
-/* The claims of a token that one of the keys has signed, else NULL. Whether they hold now is not looked at. */
-struct json *jwt_verify(const struct jwt_keys *k, const char *token, struct error *err);
+/* The claims of a token that one of the keys has signed, else NULL. Whether they hold now is not looked at.
+ * Tokens that were found good are remembered, by their digest: a signature costs more than all the rest. */
+struct json *jwt_verify(struct jwt_keys *k, const char *token, struct error *err);
 /* The public keys as a JSON Web Key Set (RFC 7517). */
 struct json *jwt_key_set(const struct jwt_keys *k);

@@ -76,7 +76,7 @@ void http_leash_cut(struct http_leash *l)
     if (!req) {
         if (still_open(l))
             (void)shutdown(l->fd, SHUT_RDWR); /* fails only when the peer was faster */
-    } else if (req->conn && req->on_close) {
+    } else if (req->conn && req->on_close && (req->stream || !req->started || req->chunked)) {
         void (*told)(void *arg, struct http_request *req) = take_ptr(req->on_close);
         told(req->on_close_arg, req);
     } else if (req->stream) {

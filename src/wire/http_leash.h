@@ -13,7 +13,8 @@ struct http_leash *http_leash_new(struct http_request *req, void (*over)(void *a
 void http_leash_free(struct http_leash *l);
 /*
  * Ends it as if the client had gone: the owner is told by on_close and finishes the answer, which ends properly if it
- * has begun. Without on_close, or when the connection was taken over, the connection is cut. over may run.
+ * has begun. Without on_close, in the midst of a body whose length was told, or when the connection was taken over, the
+ * connection is cut. over may run.
  */
 void http_leash_cut(struct http_leash *l);
 /* Whether nothing is left to be cut: it was answered, or what took the connection over has closed it. */

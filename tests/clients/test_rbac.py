@@ -26,7 +26,7 @@ def grant(plane, role, kind="clusterrole", user="alice", ns="default"):
     plane.kubectl("create", "rolebinding", f"test-{role}".replace(":", "-"), f"--{kind}={role}", f"--user={user}", "-n", ns)
 
 
-def rules(plane, name, *rules, kind="Role", **more):
+def rules(name, *rules, kind="Role", **more):
     metadata = {"name": name} if kind == "ClusterRole" else {"name": name, "namespace": "default"}
     return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": list(rules), **more}
 
@@ -82,8 +82,7 @@ def test_default_roles(plane, alice):
 
 
 def test_names(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "one", rule("configmaps", "get list watch delete", resourceNames=["mine"]))))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("one", rule("configmaps", "get list watch delete", resourceNames=["mine"]))))
     grant(plane, "one", kind="role")
     for name in "mine", "other":
         plane.kubectl("create", "configmap", name)
@@ -106,7 +105,7 @@ def test_names(plane, alice):
 
 
 def test_subresources(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(plane, "pods", rule("pods", "*"), rule("*/scale", "get", "agents.x-k8s.io"))))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("pods", rule("pods", "*"), rule("*/scale", "get", "agents.x-k8s.io"))))
     grant(plane, "pods", kind="role")
     pods = "/api/v1/namespaces/default/pods/p"
     for path, what in [("/exec?command=id", "exec"), ("/log", "log"), ("/exec/?command=id", "exec"), ("//log", "log"),
@@ -151,20 +150,19 @@ def test_paths(plane, alice):
 
 
 def test_escalation_by_roles(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "roles", rule("roles rolebindings", "get list create update patch", RBAC), rule("configmaps", "get"))))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("roles", rule("roles rolebindings", "get list create update patch", RBAC), rule("configmaps", "get"))))
     grant(plane, "roles", kind="role")
-    text = alice.refused("create", "-f", "-", stdin=json.dumps(rules(plane, "more", rule("secrets", "get"))))
+    text = alice.refused("create", "-f", "-", stdin=json.dumps(rules("more", rule("secrets", "get"))))
     assert ('roles.rbac.authorization.k8s.io "more" is forbidden: user "alice" (groups=["dev" "system:authenticated"]) '
             'is attempting to grant RBAC permissions not currently held:\n'
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}') in text
     for bad in [rule("*", "get"), rule("configmaps", "*"), rule("configmaps", "get", "*"), rule("configmaps/x", "get"),
                 rule("roles", "escalate", RBAC), rule("clusterroles", "bind", RBAC), rule("users", "impersonate")]:
-        assert "not currently held" in alice.refused("create", "-f", "-", stdin=json.dumps(rules(plane, "more", bad)))
-    less = rules(plane, "less", rule("configmaps", "get", resourceNames=["x"]))
+        assert "not currently held" in alice.refused("create", "-f", "-", stdin=json.dumps(rules("more", bad)))
+    less = rules("less", rule("configmaps", "get", resourceNames=["x"]))
     alice.ok("create", "-f", "-", stdin=json.dumps(less))
     path = f"/apis/{RBAC}/v1/namespaces/default/roles/less"
-    more = rules(plane, "less", rule("configmaps", "get delete"))
+    more = rules("less", rule("configmaps", "get delete"))
     assert alice.call("PUT", path, more)[0] == 403
     assert alice.call("PATCH", path, {"rules": more["rules"]},
                       headers={"Content-Type": "application/merge-patch+json"})[0] == 403
@@ -176,14 +174,13 @@ def test_escalation_by_roles(plane, alice):
     assert alice.call("PATCH", path, {"metadata": {"labels": {"a": "b"}}},
                       headers={"Content-Type": "application/merge-patch+json"})[0] == 200
     # Who may escalate may.
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(plane, "esc", rule("roles", "escalate", RBAC))))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("esc", rule("roles", "escalate", RBAC))))
     grant(plane, "esc", kind="role")
     assert alice.call("PUT", path, more)[0] == 200
 
 
 def test_escalation_by_binding(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "test-binder", rule("rolebindings clusterrolebindings", "get create update patch", RBAC),
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("test-binder", rule("rolebindings clusterrolebindings", "get create update patch", RBAC),
         kind="ClusterRole")))
     plane.kubectl("create", "clusterrolebinding", "test-binder", "--clusterrole=test-binder", "--user=alice")
     for cluster in False, True:
@@ -203,8 +200,7 @@ def test_escalation_by_binding(plane, alice):
     path = f"/apis/{RBAC}/v1/clusterrolebindings/test-pass"
     assert alice.call("PUT", path, binding("test-pass", "cluster-admin", cluster=True))[0] == 403
     # "bind" lets one role be given.
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "test-bind", rule("clusterroles", "bind", RBAC, resourceNames=["view"]), kind="ClusterRole")))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("test-bind", rule("clusterroles", "bind", RBAC, resourceNames=["view"]), kind="ClusterRole")))
     plane.kubectl("create", "clusterrolebinding", "test-bind", "--clusterrole=test-bind", "--user=alice")
     alice.ok("create", "rolebinding", "x", "--clusterrole=view", "--user=alice")
     assert "not currently held" in alice.refused("create", "rolebinding", "y", "--clusterrole=edit", "--user=alice")
@@ -223,11 +219,10 @@ def test_role_ref_is_immutable(plane, alice):
 
 
 def test_put_and_apply_need_create(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "writer", rule("roles", "get update patch", RBAC), rule("configmaps sandboxes", "get update patch"),
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("writer", rule("roles", "get update patch", RBAC), rule("configmaps sandboxes", "get update patch"),
         rule("leases", "get update patch", "coordination.k8s.io"))))
     grant(plane, "writer", kind="role")
-    role = rules(plane, "new", rule("configmaps", "get"))
+    role = rules("new", rule("configmaps", "get"))
     path = f"/apis/{RBAC}/v1/namespaces/default/roles/new"
     expected = ('roles.rbac.authorization.k8s.io "new" is forbidden: User "alice" cannot create resource "roles" in API '
                 'group "rbac.authorization.k8s.io" in the namespace "default"')
@@ -248,7 +243,7 @@ def test_put_and_apply_need_create(plane, alice):
 def test_aggregation(plane, alice):
     grant(plane, "view")
     assert "cannot list" in alice.refused("get", "leases.coordination.k8s.io")
-    role = rules(plane, "test-more", rule("leases", "list", "coordination.k8s.io"), kind="ClusterRole")
+    role = rules("test-more", rule("leases", "list", "coordination.k8s.io"), kind="ClusterRole")
     role["metadata"]["labels"] = {f"{RBAC}/aggregate-to-view": "true"}
     plane.kubectl("create", "-f", "-", stdin=json.dumps(role))
     alice.ok("get", "leases.coordination.k8s.io")
@@ -259,21 +254,20 @@ def test_aggregation(plane, alice):
     # Roles that select each other.
     for name in "abc":
         other = {"a": "b", "b": "c", "c": "a"}[name]
-        role = rules(plane, f"test-{name}", kind="ClusterRole",
+        role = rules(f"test-{name}", kind="ClusterRole",
                      aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"next": other}}]})
         role["metadata"]["labels"] = {"next": name}
         plane.kubectl("create", "-f", "-", stdin=json.dumps(role))
-    extra = rules(plane, "test-d", rule("pods", "get"), kind="ClusterRole")
+    extra = rules("test-d", rule("pods", "get"), kind="ClusterRole")
     extra["metadata"]["labels"] = {"next": "a"}
     plane.kubectl("create", "-f", "-", stdin=json.dumps(extra))
     assert plane.get("clusterrole", "test-c")["rules"] == extra["rules"]
 
 
 def test_only_who_has_all_may_aggregate(plane, alice):
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules(
-        plane, "test-roles", rule("clusterroles", "create update", RBAC), kind="ClusterRole")))
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(rules("test-roles", rule("clusterroles", "create update", RBAC), kind="ClusterRole")))
     plane.kubectl("create", "clusterrolebinding", "test-roles", "--clusterrole=test-roles", "--user=alice")
-    role = rules(plane, "test-agg", kind="ClusterRole",
+    role = rules("test-agg", kind="ClusterRole",
                  aggregationRule={"clusterRoleSelectors": [{"matchLabels": {f"{RBAC}/aggregate-to-admin": "true"}}]})
     text = alice.refused("create", "-f", "-", stdin=json.dumps(role))
     assert "not currently held" in text and '{NonResourceURLs:["*"], Verbs:["*"]}' in text
@@ -281,14 +275,14 @@ def test_only_who_has_all_may_aggregate(plane, alice):
 
 def test_bad_roles_and_bindings(plane):
     for body, message in [
-        (rules(plane, "x", rule("pods", "")), "rules[0].verbs: Required value: verbs must contain at least one value"),
-        (rules(plane, "x", {"verbs": ["get"], "resources": ["pods"]}),
+        (rules("x", rule("pods", "")), "rules[0].verbs: Required value: verbs must contain at least one value"),
+        (rules("x", {"verbs": ["get"], "resources": ["pods"]}),
          "rules[0].apiGroups: Required value: resource rules must supply at least one api group"),
-        (rules(plane, "x", {"verbs": ["get"], "apiGroups": [""]}),
+        (rules("x", {"verbs": ["get"], "apiGroups": [""]}),
          "rules[0].resources: Required value: resource rules must supply at least one resource"),
-        (rules(plane, "x", {"verbs": ["get"], "nonResourceURLs": ["/x"]}),
+        (rules("x", {"verbs": ["get"], "nonResourceURLs": ["/x"]}),
          'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs'),
-        (rules(plane, "x", rule("pods", "get", nonResourceURLs=["/x"]), kind="ClusterRole"),
+        (rules("x", rule("pods", "get", nonResourceURLs=["/x"]), kind="ClusterRole"),
          "rules cannot apply to both regular resources and non-resource URLs"),
         (binding("x", "view", kind="Role", cluster=True),
          'roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"'),
@@ -324,3 +318,31 @@ def test_what_a_default_role_lacks_is_added_at_start(plane):
     plane.stop()
     plane.start()
     assert plane.get("clusterrole", "system:basic-user")["rules"]
+
+
+def test_rights_go_with_their_namespace(plane, alice):
+    for _ in range(2):
+        plane.kubectl("create", "namespace", "passing")
+        assert "forbidden" in alice.refused("get", "pods", "-n", "passing")
+        grant(plane, "view", ns="passing")
+        alice.ok("get", "pods", "-n", "passing")
+        plane.kubectl("delete", "namespace", "passing")
+
+
+def test_auth_reconcile_and_describe(plane, alice):
+    """What kubectl does with roles besides applying them."""
+    role = rules("kept", rule("configmaps", "get"))
+    more = rules("kept", rule("pods", "list"))
+    for body in role, more, binding("kept", "kept", kind="Role"):
+        plane.kubectl("auth", "reconcile", "-f", "-", stdin=json.dumps(body))
+    alice.ok("get", "pods")
+    assert 'configmaps "x" not found' in alice.refused("get", "configmap", "x")
+    assert ["pods", "[]", "[]", "[list]"] in [
+        line.split() for line in plane.kubectl("describe", "role", "kept").splitlines()
+    ]
+    assert "alice" in plane.kubectl("describe", "rolebinding", "kept")
+    assert "Role/kept" in plane.kubectl("get", "rolebinding", "kept", "-o", "wide")
+    plane.kubectl("create", "role", "made", "--verb=get", "--resource=pods/log", "--resource-name=p")
+    assert plane.get("role", "made")["rules"] == [
+        {"apiGroups": [""], "resources": ["pods/log"], "resourceNames": ["p"], "verbs": ["get"]}
+    ]

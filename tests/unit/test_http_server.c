@@ -5,7 +5,10 @@
 #include "base/strutil.h"
 #include "base/timeutil.h"
 #include "wire/http.h"
+#include "wire/http_leash.h"
 
+#include <event2/bufferevent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/un.h>
@@ -292,6 +295,131 @@ static void test_freed_by_its_handler(void **state UNUSED)
     assert_int_equal(handled, 1);
 }
 
+static int let_go;
+
+static void on_over(void *arg UNUSED)
+{
+    let_go++;
+}
+
+/* A hold on a request that its owner does not know of. */
+static struct http_leash *hold(int *ret_fd, void (*closed_cb)(void *arg, struct http_request *req))
+{
+    let_go = 0;
+    *ret_fd = loopback_send(port, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+    run_until(&handled, 1);
+    http_on_close(held, closed_cb, NULL);
+    return http_leash_new(held, on_over, NULL);
+}
+
+static void end_when_closed(void *arg UNUSED, struct http_request *req)
+{
+    closed++;
+    http_end(req);
+}
+
+static void test_leash_answered(void **state UNUSED)
+{
+    int fd;
+    struct http_leash *l = hold(&fd, on_closed);
+
+    assert_false(http_leash_over(l));
+    http_respond(held, 200, "text/plain", "done", 4);
+    assert_int_equal(let_go, 1);
+    assert_true(http_leash_over(l));
+    http_leash_cut(l); /* too late */
+    http_leash_free(l);
+    /* One that is let go before. */
+    handled = 0;
+    l = hold(&fd, on_closed);
+    http_leash_free(l);
+    http_respond(held, 200, "text/plain", "done", 4);
+    assert_int_equal(let_go, 0);
+}
+
+/* A stream that has begun ends properly: its owner takes the client for gone. */
+static void test_leash_cuts_stream(void **state UNUSED)
+{
+    int fd;
+    struct http_leash *l = hold(&fd, end_when_closed);
+
+    http_start(held, 200, "text/plain");
+    assert_true(http_write(held, "part", 4));
+    http_leash_cut(l);
+    assert_int_equal(closed, 1);
+    assert_int_equal(let_go, 1);
+    http_leash_free(l);
+    http_server_drain(server, NULL, NULL);
+    _cleanup_free_ char *answer = loopback_read(base, fd, NULL);
+    assert_non_null(strstr(answer, "4\r\npart\r\n0\r\n\r\n"));
+}
+
+/* Half of a body whose length is told is no answer; nor can one be told that nobody listens for. */
+static void test_leash_cuts_connection(void **state UNUSED)
+{
+    for (int sized = 0; sized < 2; sized++) {
+        int fd;
+        handled = closed = 0;
+        struct http_leash *l = hold(&fd, sized ? end_when_closed : NULL);
+        if (sized) {
+            http_start_sized(held, 200, "text/plain", 10);
+            assert_true(http_write(held, "part", 4));
+        }
+        http_leash_cut(l);
+        assert_int_equal(closed, sized);
+        _cleanup_free_ char *answer = loopback_read(base, fd, NULL);
+        assert_null(strstr(answer, "0\r\n\r\n"));
+        if (!sized)
+            http_respond(held, 200, "text/plain", "late", 4);
+        assert_int_equal(let_go, 1);
+        http_leash_free(l);
+        assert_int_equal(http_server_connections(server), 0);
+    }
+}
+
+static int ended;
+
+static void on_bev_event(struct bufferevent *bev UNUSED, short what UNUSED, void *arg UNUSED)
+{
+    ended++;
+}
+
+/* A connection that somebody took over; later its number is that of another one. */
+static void test_leash_cuts_taken_over(void **state UNUSED)
+{
+    int fd, pair[2];
+    struct http_leash *l = hold(&fd, NULL);
+    struct bufferevent *bev = http_take_over(held, 101);
+    char byte;
+
+    ended = 0;
+    assert_non_null(bev);
+    assert_int_equal(let_go, 0);
+    assert_false(http_leash_over(l));
+    bufferevent_setcb(bev, NULL, NULL, on_bev_event, NULL);
+    http_leash_cut(l);
+    run_until(&ended, 1);
+    _cleanup_free_ char *answer = loopback_read(base, fd, NULL);
+    assert_null(strstr(answer, "late"));
+    int number = bufferevent_getfd(bev);
+    bufferevent_free(bev);
+    (void)event_base_loop(base, EVLOOP_NONBLOCK); /* closes it */
+    assert_true(http_leash_over(l));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    int here = pair[pair[1] == number], there = pair[pair[1] != number];
+    if (here != number)
+        assert_int_equal(dup3(here, number, O_CLOEXEC), number);
+    assert_true(http_leash_over(l));
+    http_leash_cut(l);
+    assert_int_equal(write(number, "x", 1), 1);
+    assert_int_equal(read(there, &byte, 1), 1);
+    http_leash_free(l);
+    (void)close(there);
+    (void)close(here);
+    if (here != number)
+        (void)close(number);
+}
+
 static void test_drain(void **state UNUSED)
 {
     int idle = loopback_connect(port), busy = loopback_send(port, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -375,9 +503,14 @@ int main(void)
         CASE(test_vanished),
         CASE(test_server_goes_first),
         CASE(test_freed_by_its_handler),
+        CASE(test_leash_answered),
+        CASE(test_leash_cuts_stream),
+        CASE(test_leash_cuts_connection),
+        CASE(test_leash_cuts_taken_over),
         CASE(test_drain),
         CASE(test_unix_socket),
         CASE(test_limits), /* last: it leaves descriptors open */
     };
+    (void)signal(SIGPIPE, SIG_IGN); /* as every program of holt does */
     return cmocka_run_group_tests_name("http_server", tests, NULL, NULL);
 }

@@ -82,6 +82,8 @@ static void test_signatures(void **state UNUSED)
 
     _cleanup_json_ struct json *back = jwt_verify(keys, good, &err);
     assert_true(json_equal(back, claims));
+    _cleanup_json_ struct json *remembered = jwt_verify(keys, good, &err);
+    assert_true(json_equal(remembered, claims));
     char *bad[] = {
         xstrdup(""),
         xstrdup("."),
@@ -114,6 +116,23 @@ static void test_signatures(void **state UNUSED)
             fail_msg("%zu: %s", i, bad[i]);
         error_clear(&err);
         free(bad[i]);
+    }
+}
+
+/* More good tokens than are remembered. */
+static void test_many(void **state UNUSED)
+{
+    _cleanup_(jwt_keys_free_p) struct jwt_keys *keys = new_keys(NULL);
+    _cleanup_json_ struct json *first_claims = parse("{'n':-1}");
+    _cleanup_free_ char *first = jwt_sign(keys, first_claims, NULL);
+
+    for (int i = 0; i < 1100; i++) {
+        _cleanup_json_ struct json *claims = json_build("{s:i}", "n", (int64_t)i), *back = NULL;
+        _cleanup_free_ char *t = jwt_sign(keys, claims, NULL);
+        back = jwt_verify(keys, t, NULL);
+        assert_true(json_equal(back, claims));
+        _cleanup_json_ struct json *again = jwt_verify(keys, first, NULL);
+        assert_true(json_equal(again, first_claims));
     }
 }
 
@@ -401,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_many),
         cmocka_unit_test_setup_teardown(test_service_tokens, setup, teardown),
         cmocka_unit_test_setup_teardown(test_claims, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bound_tokens, setup, teardown),
