@@ -82,6 +82,8 @@ static void drop_for_type(struct json *o, const struct json *old)
         return;
     drop_unchanged(spec, old, "externalTrafficPolicy");
     drop_unchanged(spec, old, "allocateLoadBalancerNodePorts");
+    if (!json_is(json_get(spec, "ports"), JSON_ARRAY))
+        return;
     struct json *ports = json_own(spec, "ports");
     const struct json *old_ports = json_at(old, "spec", "ports", NULL);
     for (size_t i = 0; i < json_size(ports); i++)
