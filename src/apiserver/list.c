@@ -8,6 +8,8 @@
 #include <inttypes.h>
 
 #define CONTINUE_VERSION "meta.k8s.io/v1"
+/* How long somebody may be about to wait for a deletion. */
+#define DELETION_NEWS_S 5
 
 struct page {
     int64_t revision; /* the snapshot; 0 = the present */
@@ -60,12 +62,44 @@ static int choose_page(struct api_call *c, struct page *ret)
     return 0;
 }
 
+/*
+ * kubectl waits for a deletion by asking for the object, listing it with resourceVersion=0 and watching from there for
+ * its end. When a controller puts another in its place meanwhile, which kubectl does not look at for a tenth of a
+ * second, the wait is for the end of the new one, and has none. "0" stands for any revision: while a deletion is news
+ * the answer is the state before it, and the watch tells the rest.
+ */
+static int64_t revision_before_deletion(const struct api_call *c, const char *key)
+{
+    int64_t before;
+    const struct stored *old =
+        store_deleted_lately(c->server->store, c->resource->store_name, key, DELETION_NEWS_S * NSEC_PER_SEC, &before);
+
+    /* What is gone at once is gone before anybody waits. */
+    return old && json_at(old->value, "metadata", "deletionTimestamp", NULL) ? before : 0;
+}
+
+static bool is_single(const struct api_call *c, const struct object_filter *f)
+{
+    return f->name && (f->ns || !c->resource->namespaced);
+}
+
+static void choose_before_deletion(const struct api_call *c, const struct object_filter *f, struct page *p)
+{
+    const char *revision = c->options.resource_version;
+
+    if (p->revision || !revision || !streq(revision, "0") || !is_single(c, f))
+        return;
+    _cleanup_free_ char *key = key_make(f->ns, f->name);
+    p->revision = revision_before_deletion(c, key);
+}
+
 static struct stored **snapshot(struct api_call *c, const struct object_filter *f, struct page *p, size_t *ret_count)
 {
     struct store *s = c->server->store;
     const char *store_name = c->resource->store_name;
     struct error err = ERROR_INIT;
 
+    choose_before_deletion(c, f, p);
     if (p->revision && p->revision != store_revision(s)) {
         struct stored **items = store_list_at(s, store_name, f->ns, p->revision, ret_count, &err);
         if (!items && p->start)
@@ -77,7 +111,7 @@ static struct stored **snapshot(struct api_call *c, const struct object_filter *
         return items;
     }
     p->revision = store_revision(s);
-    if (f->name && (f->ns || !c->resource->namespaced)) { /* no need to look at the others */
+    if (is_single(c, f)) { /* no need to look at the others */
         _cleanup_free_ char *key = key_make(f->ns, f->name);
         struct stored **one = xcalloc(2, sizeof(struct stored *));
         one[0] = stored_ref(store_get(s, store_name, key));

@@ -2,6 +2,7 @@
 #include "apiserver/store_internal.h"
 
 #include "base/memory.h"
+#include "base/timeutil.h"
 
 #define HISTORY_EVENTS 10000u
 #define HISTORY_BYTES (16u << 20) /* of text; a cold entry costs little more */
@@ -80,7 +81,8 @@ void history_record(struct store *s, struct store_resource *r, enum store_event_
 {
     struct history_entry *e = xcalloc(1, sizeof(*e));
 
-    *e = (struct history_entry){.refs = 1, .revision = revision, .resource = r, .type = type};
+    *e = (struct history_entry){
+        .refs = 1, .revision = revision, .resource = r, .type = type, .at_ns = time_monotonic_ns()};
     e->object = hold(object);
     e->previous = hold(previous);
     if (previous)
@@ -221,4 +223,21 @@ struct stored **store_list_at(struct store *s, const char *resource, const char 
     hashmap_free(&changed, NULL);
     *ret_count = count;
     return list;
+}
+
+struct stored *store_deleted_lately(struct store *s, const char *resource, const char *key, int64_t window_ns,
+                                    int64_t *ret_before)
+{
+    const struct history *h = &store_resource(s, resource)->history;
+    int64_t since = time_monotonic_ns() - window_ns;
+
+    for (size_t i = h->count; i > 0 && history_at(h, i - 1)->at_ns >= since; i--) {
+        struct history_entry *e = history_at(h, i - 1);
+        if (e->type != STORE_DELETED || strcmp(e->object->pub.key, key) != 0)
+            continue;
+        stored_warm(e->object);
+        *ret_before = e->revision - 1;
+        return &e->object->pub;
+    }
+    return NULL;
 }

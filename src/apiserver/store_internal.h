@@ -36,6 +36,7 @@ static inline struct stored_impl *stored_impl(struct stored *s)
 struct history_entry {
     unsigned refs;
     int64_t revision;
+    int64_t at_ns; /* monotonic: when it was recorded here */
     struct store_resource *resource;
     enum store_event_type type;
     struct stored_impl *object, *previous;

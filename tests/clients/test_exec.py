@@ -5,7 +5,6 @@ import hashlib
 import os
 import pty
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -230,8 +229,8 @@ def test_run_and_attach(up):
 # cp: tar over exec
 
 
-def test_cp_of_a_directory(s):
-    source, back = s.dir / "tree", s.dir / "back"
+def test_cp_of_a_directory(s, tmp_path):
+    source, back = tmp_path / "tree", tmp_path / "back"
     source.mkdir()
     (source / "deep" / "er").mkdir(parents=True)
     (source / "a").write_bytes(os.urandom(300_000))
@@ -246,19 +245,16 @@ def test_cp_of_a_directory(s):
     compared = filecmp.dircmp(source, back)
     assert not compared.left_only and not compared.right_only and not compared.diff_files
     assert (back / "deep" / "er" / "b").read_text() == "text\n"
-    shutil.rmtree(source)
-    shutil.rmtree(back)
 
 
-def test_cp_of_links_in(s):
+def test_cp_of_links_in(s, tmp_path):
     """They arrive as links."""
-    source = s.dir / "links"
+    source = tmp_path / "links"
     source.mkdir()
     (source / "file").write_text("text\n")
     (source / "link").symlink_to("file")
     s.kubectl("cp", str(source), "s:/tmp/links")
     assert s.exec("s", "readlink", "/tmp/links/link") == "file\n"
-    shutil.rmtree(source)
 
 
 def test_cp_of_much(s):
