@@ -365,8 +365,11 @@ static char *entry_text(X509_NAME *name, int index)
 bool tls_peer_identity(struct ssl_st *ssl, char **ret_common_name, char ***ret_organizations)
 {
     X509 *cert = ssl && SSL_get_verify_result(ssl) == X509_V_OK ? SSL_get1_peer_certificate(ssl) : NULL;
-    if (!cert)
+    /* It was good when the connection began, or the session that it resumes; both may be long ago. */
+    if (!cert || X509_cmp_current_time(X509_get0_notAfter(cert)) < 0) {
+        X509_free(cert);
         return false;
+    }
 
     X509_NAME *name = X509_get_subject_name(cert);
     int cn = X509_NAME_get_index_by_NID(name, NID_commonName, -1);

@@ -39,7 +39,8 @@ struct ssl_ctx_st *tls_server_context(const struct tls_cert *cert, const char *c
 struct ssl_ctx_st *tls_client_context(const char *ca_pem, const struct tls_cert *cert, struct error *err);
 void tls_context_free(struct ssl_ctx_st *ctx);
 
-/* The verified client certificate's CN and every O (strv); false when there is none. Caller frees both. */
+/* The verified client certificate's CN and every O (strv); false when there is none, or it has expired meanwhile.
+ * Caller frees both. */
 bool tls_peer_identity(struct ssl_st *ssl, char **ret_common_name, char ***ret_organizations);
 /* Text of OpenSSL's error queue, which is emptied. */
 int tls_error(struct error *err, const char *what);

@@ -1,6 +1,11 @@
 """`holt kubeconfig`: access for somebody else, held to roles."""
 
+import base64
+import http.client
+import json
 import os
+import socket
+import ssl
 import subprocess
 import time
 
@@ -41,6 +46,38 @@ def test_it_is_printed_and_expires(up, make, tmp_path):
     up.kubectl(f"--kubeconfig={path}", "version")
     time.sleep(4)  # certificates tell time in seconds
     assert "certificate" in up.kubectl(f"--kubeconfig={path}", "version", code=1).lower()
+
+
+def test_it_expires_on_a_connection_that_stays(up, make, tmp_path):
+    """And a session that was begun with it does not help afterwards."""
+    user = json.loads(make("--user", "eve", "--ttl", "3s"))
+    (tmp_path / "pem").write_bytes(
+        b"".join(base64.b64decode(user["users"][0]["user"][f"client-{part}-data"]) for part in ("key", "certificate"))
+    )
+    (tmp_path / "ca").write_bytes(base64.b64decode(user["clusters"][0]["cluster"]["certificate-authority-data"]))
+    context = ssl.create_default_context(cafile=tmp_path / "ca")
+    context.load_cert_chain(tmp_path / "pem")
+
+    def ask(connection):
+        connection.request("GET", "/version")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    connection = http.client.HTTPSConnection("127.0.0.1", up.port, context=context)
+    assert ask(connection) == 200
+    session = connection.sock.session
+    time.sleep(4)
+    assert ask(connection) == 401
+    raw = context.wrap_socket(socket.create_connection(("127.0.0.1", up.port)), server_hostname="127.0.0.1",
+                              session=session)  # fmt: skip
+    try:
+        raw.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert not raw.recv(64).startswith(b"HTTP/1.1 200")
+    except OSError:
+        pass  # refused while shaking hands
+    finally:
+        raw.close()
 
 
 @pytest.mark.parametrize("options, message", [
