@@ -213,7 +213,6 @@ static void check_version(const struct json *version, const char *at, struct fie
 static void check_versions(const struct json *crd, struct field_errors *errors)
 {
     const struct json *versions = json_at(crd, "spec", "versions", NULL);
-    const struct json *stored = json_at(crd, "status", "storedVersions", NULL);
     size_t storage = 0;
     struct hashmap seen = {0};
 
@@ -228,14 +227,36 @@ static void check_versions(const struct json *crd, struct field_errors *errors)
     }
     if (storage != 1)
         field_invalid(errors, "spec.versions", versions, "must have exactly one version marked as storage version");
-    /* Objects may lie there in that version, and could not be read any more. */
+    hashmap_free(&seen, NULL);
+}
+
+static bool has_string(const struct json *array, const char *s)
+{
+    for (size_t i = 0; i < json_size(array); i++)
+        if (streq_null(json_str(json_item(array, i)), s))
+            return true;
+    return false;
+}
+
+void crd_validate_stored_versions(const struct json *crd, struct field_errors *errors)
+{
+    const struct json *versions = json_at(crd, "spec", "versions", NULL);
+    const struct json *stored = json_at(crd, "status", "storedVersions", NULL);
+    _cleanup_json_ struct json *names = json_array_make();
+
+    for (size_t i = 0; i < json_size(versions); i++) {
+        const struct json *v = json_item(versions, i);
+        const char *name = json_str_or(json_get(v, "name"), "");
+        json_push(names, json_string(name));
+        if (json_bool_or(json_get(v, "storage"), false) && !has_string(stored, name))
+            field_invalid(errors, "status.storedVersions", stored, "must have the storage version %s", name);
+    }
     for (size_t i = 0; i < json_size(stored); i++) {
         const char *name = json_str_or(json_item(stored, i), "");
         _cleanup_free_ char *field = xasprintf("status.storedVersions[%zu]", i);
-        if (!hashmap_get(&seen, name))
+        if (!has_string(names, name))
             field_invalid_str(errors, field, name, "must appear in spec.versions");
     }
-    hashmap_free(&seen, NULL);
 }
 
 /* --- the whole --- */
@@ -272,6 +293,7 @@ void crd_validate(const struct json *crd, const struct json *old, struct field_e
         field_invalid_raw(errors, "spec.preserveUnknownFields", "true",
                           "must be false in order to use defaults in the schema");
     check_versions(crd, errors);
+    crd_validate_stored_versions(crd, errors);
     check_conversion(crd, errors);
     if (!old)
         return;

@@ -8,3 +8,5 @@
 
 /* old: NULL for a new one. */
 void crd_validate(const struct json *crd, const struct json *old, struct field_errors *errors);
+/* Of the status: objects may lie in the store in these versions, and could not be read without them. */
+void crd_validate_stored_versions(const struct json *crd, struct field_errors *errors);

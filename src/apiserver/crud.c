@@ -130,6 +130,8 @@ static int validate(struct api_call *c, const struct json *object, const struct 
     object_validate(c, object, old, &errors);
     if (strategy->validate && !*c->subresource)
         strategy->validate(c, object, old, &errors);
+    if (strategy->validate_status && streq(c->subresource, "status"))
+        strategy->validate_status(c, object, old, &errors);
     return field_errors_empty(&errors) ? 0 : api_fail_invalid(c, &errors);
 }
 

@@ -16,6 +16,9 @@ struct strategy {
     /* What schemas cannot check; not for subresources. */
     void (*validate)(const struct api_call *c, const struct json *object, const struct json *old,
                      struct field_errors *errors);
+    /* The same for the status subresource. */
+    void (*validate_status)(const struct api_call *c, const struct json *object, const struct json *old,
+                            struct field_errors *errors);
     /* Names of objects: what is wrong with name, or NULL. NULL = DNS-1123 subdomains. */
     name_rule *check_name;
     /* Writes through c->subresource (other than status): old with what the subresource may change taken from object. */

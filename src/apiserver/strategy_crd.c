@@ -176,6 +176,12 @@ static void validate(const struct api_call *c, const struct json *o, const struc
         crd_validate(o, old, errors);
 }
 
+static void validate_status(const struct api_call *c UNUSED, const struct json *o, const struct json *old UNUSED,
+                            struct field_errors *errors)
+{
+    crd_validate_stored_versions(o, errors);
+}
+
 /* --- what follows a change --- */
 
 /* Names that one definition has given up may be what others of its group wait for. */
@@ -230,5 +236,6 @@ const struct strategy strategy_crds = {
     .plural = "customresourcedefinitions",
     .prepare = prepare,
     .validate = validate,
+    .validate_status = validate_status,
     .after = after,
 };

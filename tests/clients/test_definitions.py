@@ -257,6 +257,9 @@ def test_versions_and_scale(plane, namespace):
     without["spec"]["versions"] = cron_versions()[2:]
     refused = apply(plane, without, ok=False)
     assert 'status.storedVersions[0]: Invalid value: "v1beta1": must appear in spec.versions' in refused, refused
+    for stored, text in (["v1beta1"], "must have the storage version v1"), (["v1", "v9"], "must appear in spec.versions"):
+        refused = patch(plane, f"crd/{name}", {"status": {"storedVersions": stored}}, False, "--subresource=status")
+        assert text in refused, refused
     patch(plane, f"crd/{name}", {"status": {"storedVersions": ["v1"]}}, True, "--subresource=status")
     apply(plane, without)
     assert plane.kubectl("get", "crontabs.v1beta1.cron.example.com", ok=False)
