@@ -1,7 +1,7 @@
 #include "base/hashmap.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
-#include "base/random.h"
 
 #include <string.h>
 
@@ -11,40 +11,6 @@ struct hashmap_entry {
     void *value;
     char key[];
 };
-
-static uint64_t seed(void)
-{
-    static uint64_t value;
-
-    if (!value)
-        random_bytes(&value, sizeof(value));
-    return value;
-}
-
-/* wyhash-like multiply-fold over eight bytes at a time; the seed is secret. */
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    __uint128_t r = (__uint128_t)(a ^ 0x9e3779b97f4a7c15ULL) * (b ^ 0xe7037ed1a0b428dbULL);
-
-    return (uint64_t)r ^ (uint64_t)(r >> 64);
-}
-
-static uint64_t hash_key(const char *key)
-{
-    size_t len = strlen(key);
-    uint64_t h = seed() ^ len;
-
-    while (len >= 8) {
-        uint64_t w;
-        memcpy(&w, key, 8);
-        h = mix(h ^ w, seed());
-        key += 8;
-        len -= 8;
-    }
-    uint64_t w = 0;
-    memcpy(&w, key, len);
-    return mix(h ^ w, seed() + 1);
-}
 
 static struct hashmap_entry **find(const struct hashmap *m, const char *key, uint64_t hash)
 {
@@ -78,14 +44,14 @@ void *hashmap_get(const struct hashmap *m, const char *key)
 {
     if (!m->count)
         return NULL;
-    struct hashmap_entry *e = *find(m, key, hash_key(key));
+    struct hashmap_entry *e = *find(m, key, hash_bytes(key, strlen(key)));
 
     return e ? e->value : NULL;
 }
 
 void *hashmap_put(struct hashmap *m, const char *key, void *value)
 {
-    uint64_t hash = hash_key(key);
+    uint64_t hash = hash_bytes(key, strlen(key));
 
     if (m->count >= m->bucket_count)
         grow(m);
@@ -109,7 +75,7 @@ void *hashmap_remove(struct hashmap *m, const char *key)
 {
     if (!m->count)
         return NULL;
-    struct hashmap_entry **p = find(m, key, hash_key(key)), *e = *p;
+    struct hashmap_entry **p = find(m, key, hash_bytes(key, strlen(key))), *e = *p;
 
     if (!e)
         return NULL;

@@ -1,8 +1,8 @@
 /* Objects, and the atoms that are their keys. */
 #include "wire/json_internal.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
-#include "base/random.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -14,36 +14,6 @@ static struct {
     struct json_atom **slots;
     size_t mask, count;
 } atoms;
-
-/* A secret start keeps clients from choosing keys that collide. */
-static uint64_t seed(void)
-{
-    static uint64_t value;
-
-    if (!value)
-        random_bytes(&value, sizeof(value));
-    return value;
-}
-
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    __uint128_t r = (__uint128_t)(a ^ 0x9e3779b97f4a7c15ULL) * (b ^ 0xe7037ed1a0b428dbULL);
-
-    return (uint64_t)r ^ (uint64_t)(r >> 64);
-}
-
-static uint64_t hash_of(const char *text, size_t len)
-{
-    uint64_t s = seed(), h = s ^ len, w = 0;
-
-    for (; len >= 8; text += 8, len -= 8) {
-        memcpy(&w, text, 8);
-        h = mix(h ^ w, s);
-    }
-    w = 0;
-    memcpy(&w, text, len);
-    return mix(h ^ w, s + 1);
-}
 
 static void atoms_grow(void)
 {
@@ -80,7 +50,7 @@ static size_t atoms_find(const char *text, size_t len, uint64_t hash)
 
 struct json_atom *json_atom_get(const char *text, size_t len)
 {
-    uint64_t hash = hash_of(text, len);
+    uint64_t hash = hash_bytes(text, len);
 
     if (len > UINT32_MAX)
         abort(); /* every source is bounded far below */
@@ -238,7 +208,7 @@ static uint32_t find_text(const struct json_map *m, const char *text)
     size_t len = strlen(text);
 
     if (has_index(m))
-        return find_indexed(m, text, len, hash_of(text, len));
+        return find_indexed(m, text, len, hash_bytes(text, len));
     for (uint32_t i = 0; i < m->used; i++)
         if (m->members[i].key && same_text(m->members[i].key, text, len))
             return i;

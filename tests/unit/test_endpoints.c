@@ -1,25 +1,11 @@
 /* The endpoints controller by table: a Service, its Pods and what there was in, plan out. */
+#include "quoted.h"
 #include "test.h"
 
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "controllers/endpoints.h"
 #include "kube/object.h"
-
-/* JSON with ' for ", so that it can be read in C. */
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 /* --- the world --- */
 

@@ -1,4 +1,5 @@
 /* Tokens: which signatures are taken, and what a ServiceAccount's token must say and hold to. */
+#include "quoted.h"
 #include "test.h"
 
 #include "apiserver/jwt.h"
@@ -12,21 +13,6 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-
-/* JSON with ' for ", so that it can be read in C. */
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 static struct jwt_keys *new_keys(char **ret_pem)
 {

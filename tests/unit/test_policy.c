@@ -1,4 +1,5 @@
 /* What quotas, limit ranges and disruption budgets count and compare, by table. */
+#include "quoted.h"
 #include "test.h"
 
 #include "apiserver/limit_range.h"
@@ -6,21 +7,6 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "controllers/disruption.h"
-
-/* JSON with ' for ", so that it can be read in C. */
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 #define C(requests, limits) "{'name':'c','resources':{'requests':{" requests "},'limits':{" limits "}}}"
 

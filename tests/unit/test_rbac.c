@@ -1,4 +1,5 @@
 /* What rules allow and what they lack, and who is given them, by table. */
+#include "quoted.h"
 #include "test.h"
 
 #include "apiserver/authz.h"
@@ -7,21 +8,6 @@
 #include "base/strutil.h"
 
 #include <event2/event.h>
-
-/* JSON with ' for ", so that it can be read in C. */
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 #define RULE(groups, resources, verbs) "{'apiGroups':[" groups "],'resources':[" resources "],'verbs':[" verbs "]}"
 #define NAMED(resources, names, verbs)                                                                                 \

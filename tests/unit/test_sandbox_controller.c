@@ -1,4 +1,5 @@
 /* The Sandbox controller by table: objects in, plan out. Reasons and texts are those of agent-sandbox v1beta1. */
+#include "quoted.h"
 #include "test.h"
 
 #include "base/memory.h"
@@ -8,21 +9,6 @@
 #include "sandbox/blueprint.h"
 
 #define NOW 1000000
-
-/* JSON with ' for ", so that it can be read in C. */
-static struct json *parse(const char *text)
-{
-    _cleanup_free_ char *copy = xstrdup(text);
-    _cleanup_error_ struct error err = ERROR_INIT;
-
-    for (char *c = copy; *c; c++)
-        if (*c == '\'')
-            *c = '"';
-    struct json *v = json_parse(copy, strlen(copy), &err);
-    if (err.code)
-        fail_msg("%s in %s", error_text(&err), text);
-    return v;
-}
 
 static struct json *objects; /* every object of the world */
 
