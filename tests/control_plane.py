@@ -80,11 +80,12 @@ class ControlPlane:
     def get(self, *args):
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
-    def open(self, method, path, body=None, token=ADMIN_TOKEN, headers=None, timeout=30):
-        """The answer as it comes: .status and a body to read."""
+    def open(self, method, path, body=None, token=ADMIN_TOKEN, headers=None, timeout=30, text=None):
+        """The answer as it comes: .status and a body to read. text: sent as it is, in place of body."""
+        text = text if text is not None or body is None else json.dumps(body)
         context = ssl.create_default_context(cafile=str(self.ca_file()))
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", method=method,
-                                         data=json.dumps(body).encode() if body is not None else None)
+                                         data=text.encode() if text is not None else None)
         request.add_header("Content-Type", "application/json")
         if token:
             request.add_header("Authorization", f"Bearer {token}")

@@ -1,5 +1,6 @@
 #include "apiserver/exchange.h"
 
+#include "apiserver/encode.h"
 #include "apiserver/list_answer.h"
 #include "apiserver/options.h"
 #include "apiserver/proto.h"
@@ -133,7 +134,11 @@ int exchange_read_options(struct exchange *x)
 {
     const char *include = http_query(x->req, "includeObject");
 
-    if (!negotiate_answer(http_header(x->req, "Accept"), &x->form, &x->stream_type))
+    const struct resource *r = x->call.resource;
+    unsigned offer = (x->call.verb == VERB_WATCH ? OFFER_WATCH : 0) |
+                     (!r->is_custom && proto_has_kind(r->api_version, r->kind) ? OFFER_PROTOBUF : 0);
+
+    if (!negotiate_answer(http_header(x->req, "Accept"), offer, &x->type))
         return api_fail(&x->call, status_not_acceptable());
     x->include = TABLE_METADATA;
     if (include && streq(include, "Object"))
@@ -177,20 +182,22 @@ static char *warning_value(const char *text)
     return strbuf_detach(&out);
 }
 
-static void send(struct http_request *req, int code, const char *text, size_t len)
+static void send(struct http_request *req, int code, const struct answer_type *type, const struct strbuf *text)
 {
-    if (wants_pretty(req)) {
-        _cleanup_json_ struct json *value = json_parse(text, len, NULL);
+    if (type->encoding == ENCODING_JSON && wants_pretty(req)) {
+        _cleanup_json_ struct json *value = json_parse(text->data, text->len, NULL);
         _cleanup_free_ char *pretty = json_text_pretty(value);
         http_respond(req, code, "application/json", pretty, strlen(pretty));
         return;
     }
-    http_respond(req, code, "application/json", text, len);
+    http_respond(req, code, answer_media_type(type), text->data, text->len);
 }
 
-void answer_status(struct http_request *req, struct json *status)
+/* Takes status. */
+static void send_status(struct http_request *req, struct json *status, enum answer_encoding encoding)
 {
     _cleanup_(strbuf_free) struct strbuf text = {0};
+    struct answer_type type = {.encoding = encoding};
     int code = status_code(status);
     int64_t retry = json_int_or(json_at(status, "details", "retryAfterSeconds", NULL), 0);
 
@@ -199,19 +206,23 @@ void answer_status(struct http_request *req, struct json *status)
         http_add_header(req, "X-Content-Type-Options", "nosniff");
     if (retry > 0 && (code == 429 || code >= 500))
         http_add_header(req, "Retry-After", "1");
-    json_write(status, &text);
-    strbuf_addc(&text, '\n');
+    encode_object(status, &type.encoding, &text);
     json_unref(status);
-    send(req, code, text.data, text.len);
+    send(req, code, &type, &text);
 }
 
-static void write_object(const struct exchange *x, struct strbuf *out)
+void answer_status(struct http_request *req, struct json *status)
+{
+    send_status(req, status, ENCODING_JSON);
+}
+
+static void write_object(const struct exchange *x, enum answer_encoding *encoding, struct strbuf *out)
 {
     const struct api_result *r = &x->call.result;
     /* A Status, a Scale: what is not the resource's own kind has no table. */
     bool own = streq(json_str_or(json_get(r->object, "kind"), ""), x->call.resource->kind);
 
-    if (x->form == FORM_TABLE && own) {
+    if (x->type.form == FORM_TABLE && own) {
         char metadata[64];
         (void)snprintf(metadata, sizeof(metadata), "{\"resourceVersion\":\"%s\"}",
                        json_str_or(json_at(r->object, "metadata", "resourceVersion", NULL), ""));
@@ -220,16 +231,41 @@ static void write_object(const struct exchange *x, struct strbuf *out)
         table_begin(table, metadata, true, out);
         table_row(table, r->object, true, out);
         table_end(out);
-    } else if (x->form == FORM_METADATA && own) {
-        partial_write(r->object, out);
-    } else if (r->stored) {
+        strbuf_addc(out, '\n');
+    } else if (x->type.form == FORM_METADATA && own) {
+        _cleanup_json_ struct json *partial = partial_object(r->object);
+        encode_object(partial, encoding, out);
+    } else if (r->stored && *encoding == ENCODING_JSON) {
         size_t len;
         const char *text = stored_text(r->stored, &len);
         strbuf_add(out, text, len);
+        strbuf_addc(out, '\n');
     } else {
-        json_write(r->object, out);
+        encode_object(r->object, encoding, out);
     }
-    strbuf_addc(out, '\n');
+}
+
+static void write_answer(const struct exchange *x, enum answer_encoding *encoding, struct strbuf *out)
+{
+    if (x->call.result.list_revision > 0)
+        list_write(x, encoding, out);
+    else
+        write_object(x, encoding, out);
+}
+
+/* The record is JSON, whatever the client reads. */
+static void record_answer(const struct exchange *x, enum answer_encoding encoding, const struct strbuf *text)
+{
+    _cleanup_(strbuf_free) struct strbuf other = {0};
+
+    if (!audit_wants_response(x->audit))
+        return;
+    if (encoding != ENCODING_JSON) {
+        encoding = ENCODING_JSON;
+        write_answer(x, &encoding, &other);
+        text = &other;
+    }
+    audit_response(x->audit, text->data, text->len);
 }
 
 static void answer_now(struct exchange *x)
@@ -243,19 +279,17 @@ static void answer_now(struct exchange *x)
     }
     if (r->code >= 400) {
         audit_status(x->audit, r->object);
-        answer_status(x->req, take_ptr(x->call.result.object));
+        send_status(x->req, take_ptr(x->call.result.object), x->type.encoding);
     } else {
         http_add_header(x->req, "Cache-Control", "no-cache, private");
         if (r->list_revision > 0 && list_is_long(x)) {
             list_answer(x);
             return;
         }
-        if (r->list_revision > 0)
-            list_write(x, &text);
-        else
-            write_object(x, &text);
-        audit_response(x->audit, text.data, text.len);
-        send(x->req, r->code, text.data, text.len);
+        struct answer_type type = x->type;
+        write_answer(x, &type.encoding, &text);
+        record_answer(x, type.encoding, &text);
+        send(x->req, r->code, &type, &text);
     }
     exchange_free(x);
 }
@@ -284,6 +318,6 @@ void exchange_answer(struct exchange *x)
 void exchange_refuse(struct exchange *x, struct json *status)
 {
     audit_status(x->audit, status);
-    answer_status(x->req, status);
+    send_status(x->req, status, x->type.encoding);
     exchange_free(x);
 }

@@ -18,9 +18,8 @@ struct exchange {
     struct json *body;
     char **duplicates;
     char *field_manager;
-    enum answer_form form;
+    struct answer_type type;
     enum table_object include;
-    bool stream_type;
     struct resource *resource; /* keeps that of the call */
     struct fair_item waiting;
     void (*turn)(struct exchange *x); /* what to do when its turn has come */

@@ -9,7 +9,7 @@
 
 /* Such a list is not indented, whatever the client asks for: it is for programs. */
 bool list_is_long(const struct exchange *x);
-/* The whole text. */
-void list_write(const struct exchange *x, struct strbuf *out);
+/* The whole text. *encoding becomes JSON when an item cannot be encoded as wanted. */
+void list_write(const struct exchange *x, enum answer_encoding *encoding, struct strbuf *out);
 /* Answers with the list; takes x. Headers have been added. */
 void list_answer(struct exchange *x);

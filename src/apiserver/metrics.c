@@ -146,7 +146,7 @@ void metrics_handle(struct exchange *x)
         exchange_answer(x);
         return;
     }
-    x->form = FORM_OBJECT; /* there is no table of them */
+    x->type.form = FORM_OBJECT; /* there is no table of them */
     if (b->usage)
         b->usage(b->arg, on_read, x);
     else

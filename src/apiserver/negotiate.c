@@ -72,54 +72,80 @@ static void parse_clause(const char *s, size_t len, struct clause *c)
     }
 }
 
-static bool servable(const struct clause *c, enum answer_form *ret)
+static bool encoding_of(const char *type, unsigned offer, enum answer_encoding *ret)
 {
-    static const char *const types[] = {"application/json", "application/*", "*/*", ""};
-    bool known = false;
+    static const struct {
+        const char *type;
+        enum answer_encoding encoding;
+    } encodings[] = {
+        {"application/json", ENCODING_JSON},
+        {"application/*", ENCODING_JSON},
+        {"*/*", ENCODING_JSON},
+        {"", ENCODING_JSON},
+        {"application/yaml", ENCODING_YAML},
+        {"application/vnd.kubernetes.protobuf", ENCODING_PROTOBUF},
+    };
 
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        known |= strcasecmp(c->type, types[i]) == 0;
-    if (!known || c->quality <= 0)
+    for (size_t i = 0; i < ARRAY_LEN(encodings); i++)
+        if (strcasecmp(type, encodings[i].type) == 0) {
+            *ret = encodings[i].encoding;
+            return !(*ret == ENCODING_YAML && offer & OFFER_WATCH) &&
+                   !(*ret == ENCODING_PROTOBUF && !(offer & OFFER_PROTOBUF));
+        }
+    return false;
+}
+
+static bool servable(const struct clause *c, unsigned offer, struct answer_type *ret)
+{
+    if (c->quality <= 0 || !encoding_of(c->type, offer, &ret->encoding))
         return false;
-    if (!c->as) {
-        *ret = FORM_OBJECT;
+    ret->stream = c->stream || (ret->encoding == ENCODING_PROTOBUF && offer & OFFER_WATCH);
+    ret->form = FORM_OBJECT;
+    if (!c->as)
         return true;
-    }
     if (!c->group || !streq(c->group, "meta.k8s.io") || !c->version ||
         (!streq(c->version, "v1") && !streq(c->version, "v1beta1")))
         return false;
     if (streq(c->as, "Table"))
-        *ret = FORM_TABLE;
+        ret->form = FORM_TABLE;
     else if (streq(c->as, "PartialObjectMetadata") || streq(c->as, "PartialObjectMetadataList"))
-        *ret = FORM_METADATA;
-    else
-        return false;
-    return true;
+        ret->form = FORM_METADATA;
+    return ret->form == FORM_METADATA || (ret->form == FORM_TABLE && ret->encoding == ENCODING_JSON);
 }
 
-bool negotiate_answer(const char *accept, enum answer_form *ret, bool *ret_stream)
+bool negotiate_answer(const char *accept, unsigned offer, struct answer_type *ret)
 {
     double best = 0;
 
-    *ret = FORM_OBJECT;
-    *ret_stream = false;
+    *ret = (struct answer_type){0};
     if (!accept || !*accept)
         return true;
     for (const char *p = accept; *p;) {
         size_t len = strcspn(p, ",");
         struct clause c;
-        enum answer_form form;
+        struct answer_type type;
         parse_clause(p, len, &c);
-        if (servable(&c, &form) && c.quality > best) {
+        if (servable(&c, offer, &type) && c.quality > best) {
             best = c.quality;
-            *ret = form;
-            *ret_stream = c.stream;
+            *ret = type;
         }
         clause_clear(&c);
         p += len;
         p += *p == ',';
     }
     return best > 0;
+}
+
+const char *answer_media_type(const struct answer_type *t)
+{
+    switch (t->encoding) {
+    case ENCODING_YAML:
+        return "application/yaml";
+    case ENCODING_PROTOBUF:
+        return t->stream ? "application/vnd.kubernetes.protobuf;stream=watch" : "application/vnd.kubernetes.protobuf";
+    default:
+        return t->stream ? "application/json;stream=watch" : "application/json";
+    }
 }
 
 enum body_form negotiate_body(const char *content_type)

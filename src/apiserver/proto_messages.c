@@ -59,6 +59,7 @@ const struct proto_message proto_messages[] = {
     {"apiextensions/v1.WebhookClientConfig", "1 service ServiceReference*, 2 caBundle y, 3 url s*"},
     {"apiextensions/v1.WebhookConversion",
      "2 clientConfig WebhookClientConfig*, 3 conversionReviewVersions []s!"},
+    {"apps/v1.ControllerRevision", "1 metadata ObjectMeta, 2 data RawExtension, 3 revision i64!"},
     {"authentication/v1.BoundObjectReference", "1 kind s, 2 apiVersion s, 3 name s, 4 uid s"},
     {"authentication/v1.ExtraValue", "1 items []s"},
     {"authentication/v1.SelfSubjectReview",
@@ -118,6 +119,11 @@ const struct proto_message proto_messages[] = {
     {"core/v1.AppArmorProfile", "1 type s!, 2 localhostProfile s*"},
     {"core/v1.AttachedVolume", "1 name s!, 2 devicePath s!"},
     {"core/v1.Binding", "1 metadata ObjectMeta, 2 target ObjectReference!"},
+    {"core/v1.CSIPersistentVolumeSource",
+     "1 driver s!, 2 volumeHandle s!, 3 readOnly b, 4 fsType s, 5 volumeAttributes {}s"
+     ", 6 controllerPublishSecretRef SecretReference*, 7 nodeStageSecretRef SecretReference*"
+     ", 8 nodePublishSecretRef SecretReference*, 9 controllerExpandSecretRef SecretReference*"
+     ", 10 nodeExpandSecretRef SecretReference*"},
     {"core/v1.CSIVolumeSource",
      "1 driver s!, 2 readOnly b*, 3 fsType s*, 4 volumeAttributes {}s"
      ", 5 nodePublishSecretRef LocalObjectReference*"},
@@ -219,6 +225,7 @@ const struct proto_message proto_messages[] = {
     {"core/v1.LoadBalancerIngress", "1 ip s, 2 hostname s, 3 ipMode s*, 4 ports []PortStatus"},
     {"core/v1.LoadBalancerStatus", "1 ingress []LoadBalancerIngress"},
     {"core/v1.LocalObjectReference", "1 name s"},
+    {"core/v1.LocalVolumeSource", "1 path s!, 2 fsType s*"},
     {"core/v1.ModifyVolumeStatus", "1 targetVolumeAttributesClassName s, 2 status s!"},
     {"core/v1.NFSVolumeSource", "1 server s!, 2 path s!, 3 readOnly b"},
     {"core/v1.Namespace", "1 metadata ObjectMeta, 2 spec NamespaceSpec, 3 status NamespaceStatus"},
@@ -258,6 +265,8 @@ const struct proto_message proto_messages[] = {
     {"core/v1.ObjectFieldSelector", "1 apiVersion s, 2 fieldPath s!"},
     {"core/v1.ObjectReference",
      "1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s"},
+    {"core/v1.PersistentVolume",
+     "1 metadata ObjectMeta, 2 spec PersistentVolumeSpec, 3 status PersistentVolumeStatus"},
     {"core/v1.PersistentVolumeClaim",
      "1 metadata ObjectMeta, 2 spec PersistentVolumeClaimSpec, 3 status PersistentVolumeClaimStatus"},
     {"core/v1.PersistentVolumeClaimCondition",
@@ -275,6 +284,25 @@ const struct proto_message proto_messages[] = {
     {"core/v1.PersistentVolumeClaimTemplate",
      "1 metadata ObjectMeta, 2 spec PersistentVolumeClaimSpec!"},
     {"core/v1.PersistentVolumeClaimVolumeSource", "1 claimName s!, 2 readOnly b"},
+    {"core/v1.PersistentVolumeSource",
+     "1 gcePersistentDisk GCEPersistentDiskVolumeSource*"
+     ", 2 awsElasticBlockStore AWSElasticBlockStoreVolumeSource*, 3 hostPath HostPathVolumeSource*"
+     ", 4 glusterfs GlusterfsPersistentVolumeSource*, 5 nfs NFSVolumeSource*"
+     ", 6 rbd RBDPersistentVolumeSource*, 7 iscsi ISCSIPersistentVolumeSource*"
+     ", 8 cinder CinderPersistentVolumeSource*, 9 cephfs CephFSPersistentVolumeSource*"
+     ", 10 fc FCVolumeSource*, 11 flocker FlockerVolumeSource*, 12 flexVolume FlexPersistentVolumeSource*"
+     ", 13 azureFile AzureFilePersistentVolumeSource*, 14 vsphereVolume VsphereVirtualDiskVolumeSource*"
+     ", 15 quobyte QuobyteVolumeSource*, 16 azureDisk AzureDiskVolumeSource*"
+     ", 17 photonPersistentDisk PhotonPersistentDiskVolumeSource*, 18 portworxVolume PortworxVolumeSource*"
+     ", 19 scaleIO ScaleIOPersistentVolumeSource*, 20 local LocalVolumeSource*"
+     ", 21 storageos StorageOSPersistentVolumeSource*, 22 csi CSIPersistentVolumeSource*"},
+    {"core/v1.PersistentVolumeSpec",
+     "1 capacity {}Quantity, 2 persistentVolumeSource PersistentVolumeSource~, 3 accessModes []s"
+     ", 4 claimRef ObjectReference*, 5 persistentVolumeReclaimPolicy s, 6 storageClassName s"
+     ", 7 mountOptions []s, 8 volumeMode s*, 9 nodeAffinity VolumeNodeAffinity*"
+     ", 10 volumeAttributesClassName s*"},
+    {"core/v1.PersistentVolumeStatus",
+     "1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitionTime Time*"},
     {"core/v1.Pod", "1 metadata ObjectMeta, 2 spec PodSpec, 3 status PodStatus"},
     {"core/v1.PodAffinity",
      "1 requiredDuringSchedulingIgnoredDuringExecution []PodAffinityTerm"
@@ -352,6 +380,7 @@ const struct proto_message proto_messages[] = {
      "1 localObjectReference LocalObjectReference~, 2 key s!, 3 optional b*"},
     {"core/v1.SecretProjection",
      "1 localObjectReference LocalObjectReference~, 2 items []KeyToPath, 4 optional b*"},
+    {"core/v1.SecretReference", "1 name s, 2 namespace s"},
     {"core/v1.SecretVolumeSource",
      "1 secretName s, 2 items []KeyToPath, 3 defaultMode i32*, 4 optional b*"},
     {"core/v1.SecurityContext",
@@ -381,6 +410,8 @@ const struct proto_message proto_messages[] = {
     {"core/v1.TCPSocketAction", "1 port IntOrString!, 2 host s"},
     {"core/v1.Taint", "1 key s!, 2 value s, 3 effect s!, 4 timeAdded Time*"},
     {"core/v1.Toleration", "1 key s, 2 operator s, 3 value s, 4 effect s, 5 tolerationSeconds i64*"},
+    {"core/v1.TopologySelectorLabelRequirement", "1 key s!, 2 values []s!"},
+    {"core/v1.TopologySelectorTerm", "1 matchLabelExpressions []TopologySelectorLabelRequirement"},
     {"core/v1.TopologySpreadConstraint",
      "1 maxSkew i32!, 2 topologyKey s!, 3 whenUnsatisfiable s!, 4 labelSelector LabelSelector*"
      ", 5 minDomains i32*, 6 nodeAffinityPolicy s*, 7 nodeTaintsPolicy s*, 8 matchLabelKeys []s"},
@@ -392,6 +423,7 @@ const struct proto_message proto_messages[] = {
      "1 name s!, 2 readOnly b, 3 mountPath s!, 4 subPath s, 5 mountPropagation s*, 6 subPathExpr s"
      ", 7 recursiveReadOnly s*"},
     {"core/v1.VolumeMountStatus", "1 name s!, 2 mountPath s!, 3 readOnly b, 4 recursiveReadOnly s*"},
+    {"core/v1.VolumeNodeAffinity", "1 required NodeSelector*"},
     {"core/v1.VolumeProjection",
      "1 secret SecretProjection*, 2 downwardAPI DownwardAPIProjection*"
      ", 3 configMap ConfigMapProjection*, 4 serviceAccountToken ServiceAccountTokenProjection*"
@@ -442,6 +474,7 @@ const struct proto_message proto_messages[] = {
     {"meta/v1.FieldSelectorRequirement", "1 key s!, 2 operator s!, 3 values []s"},
     {"meta/v1.LabelSelector", "1 matchLabels {}s, 2 matchExpressions []LabelSelectorRequirement"},
     {"meta/v1.LabelSelectorRequirement", "1 key s!, 2 operator s!, 3 values []s"},
+    {"meta/v1.ListMeta", "1 selfLink s, 2 resourceVersion s, 3 continue s, 4 remainingItemCount i64*"},
     {"meta/v1.ManagedFieldsEntry",
      "1 manager s, 2 operation s, 3 apiVersion s, 4 time Time*, 6 fieldsType s, 7 fieldsV1 FieldsV1*"
      ", 8 subresource s"},
@@ -452,7 +485,13 @@ const struct proto_message proto_messages[] = {
      ", 13 ownerReferences []OwnerReference, 14 finalizers []s, 17 managedFields []ManagedFieldsEntry"},
     {"meta/v1.OwnerReference",
      "1 kind s!, 3 name s!, 4 uid s!, 5 apiVersion s!, 6 controller b*, 7 blockOwnerDeletion b*"},
+    {"meta/v1.PartialObjectMetadata", "1 metadata ObjectMeta"},
     {"meta/v1.Preconditions", "1 uid s*, 2 resourceVersion s*"},
+    {"meta/v1.Status",
+     "1 metadata ListMeta, 2 status s, 3 message s, 4 reason s, 5 details StatusDetails*, 6 code i32"},
+    {"meta/v1.StatusCause", "1 reason s, 2 message s, 3 field s"},
+    {"meta/v1.StatusDetails",
+     "1 name s, 2 group s, 3 kind s, 4 causes []StatusCause, 5 retryAfterSeconds i32, 6 uid s"},
     {"networking/v1.IPBlock", "1 cidr s!, 2 except []s"},
     {"networking/v1.NetworkPolicy", "1 metadata ObjectMeta, 2 spec NetworkPolicySpec"},
     {"networking/v1.NetworkPolicyEgressRule",
@@ -470,6 +509,14 @@ const struct proto_message proto_messages[] = {
      "1 metadata ObjectMeta, 2 handler s!, 3 overhead Overhead*, 4 scheduling Scheduling*"},
     {"node/v1.Scheduling", "1 nodeSelector {}s, 2 tolerations []core/v1.Toleration"},
     {"policy/v1.Eviction", "1 metadata ObjectMeta, 2 deleteOptions DeleteOptions*"},
+    {"policy/v1.PodDisruptionBudget",
+     "1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status PodDisruptionBudgetStatus"},
+    {"policy/v1.PodDisruptionBudgetSpec",
+     "1 minAvailable IntOrString*, 2 selector LabelSelector*, 3 maxUnavailable IntOrString*"
+     ", 4 unhealthyPodEvictionPolicy s*"},
+    {"policy/v1.PodDisruptionBudgetStatus",
+     "1 observedGeneration i64, 2 disruptedPods {}Time, 3 disruptionsAllowed i32!, 4 currentHealthy i32!"
+     ", 5 desiredHealthy i32!, 6 expectedPods i32!, 7 conditions []Condition"},
     {"rbac/v1.AggregationRule", "1 clusterRoleSelectors []LabelSelector"},
     {"rbac/v1.ClusterRole",
      "1 metadata ObjectMeta, 2 rules []PolicyRule!, 3 aggregationRule AggregationRule*"},
@@ -481,6 +528,11 @@ const struct proto_message proto_messages[] = {
     {"rbac/v1.RoleBinding", "1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef!"},
     {"rbac/v1.RoleRef", "1 apiGroup s!, 2 kind s!, 3 name s!"},
     {"rbac/v1.Subject", "1 kind s!, 2 apiGroup s, 3 name s!, 4 namespace s"},
+    {"scheduling/v1.PriorityClass",
+     "1 metadata ObjectMeta, 2 value i32!, 3 globalDefault b, 4 description s, 5 preemptionPolicy s*"},
+    {"storage/v1.StorageClass",
+     "1 metadata ObjectMeta, 2 provisioner s!, 3 parameters {}s, 4 reclaimPolicy s*, 5 mountOptions []s"
+     ", 6 allowVolumeExpansion b*, 7 volumeBindingMode s*, 8 allowedTopologies []core/v1.TopologySelectorTerm"},
 };
 /* clang-format on */
 const size_t proto_message_count = sizeof(proto_messages) / sizeof(proto_messages[0]);

@@ -153,7 +153,7 @@ static void handle_resource(struct exchange *x)
     }
     if (exchange_read_options(x) == 0 && exchange_read_body(x) == 0) {
         audit_request(x->audit, x->body);
-        if (i->verb == VERB_WATCH && watch_start(&x->call, x->req, x->form, x->include, x->stream_type) == 0) {
+        if (i->verb == VERB_WATCH && watch_start(&x->call, x->req, &x->type, x->include) == 0) {
             audit_started(x->audit, 200);
             exchange_forget(x);
             if (s->draining)

@@ -143,11 +143,10 @@ static struct json *path_cell(const struct table *t, const struct column *c, con
     return cell;
 }
 
-void partial_write(const struct json *object, struct strbuf *out)
+struct json *partial_object(const struct json *object)
 {
-    strbuf_adds(out, "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
-    json_write(json_get(object, "metadata"), out);
-    strbuf_addc(out, '}');
+    return json_build("{s:s, s:s, s:O}", "kind", "PartialObjectMetadata", "apiVersion", "meta.k8s.io/v1", "metadata",
+                      json_get(object, "metadata"));
 }
 
 void table_begin(const struct table *t, const char *metadata, bool definitions, struct strbuf *out)
@@ -196,10 +195,9 @@ void table_row(const struct table *t, const struct json *shown, bool first, stru
     }
     if (t->include != TABLE_NONE) {
         strbuf_adds(out, ",\"object\":");
-        if (t->include == TABLE_OBJECT)
-            json_write(shown, out);
-        else
-            partial_write(shown, out);
+        _cleanup_json_ struct json *object =
+            t->include == TABLE_OBJECT ? json_ref((struct json *)shown) : partial_object(shown);
+        json_write(object, out);
     }
     strbuf_addc(out, '}');
 }

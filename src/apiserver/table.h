@@ -25,8 +25,8 @@ void table_begin(const struct table *t, const char *metadata, bool definitions, 
 void table_row(const struct table *t, const struct json *shown, bool first, struct strbuf *out);
 void table_end(struct strbuf *out);
 
-/* {"kind":"PartialObjectMetadata",...} */
-void partial_write(const struct json *object, struct strbuf *out);
+/* {"kind":"PartialObjectMetadata",...}, a new object that shares metadata. */
+struct json *partial_object(const struct json *object);
 
 /* "5s", "3m", "4h2m", "12d": as kubectl prints ages. */
 void duration_text(int64_t ns, char *out, size_t size);

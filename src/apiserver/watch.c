@@ -2,6 +2,7 @@
 
 #include "apiserver/filter.h"
 #include "apiserver/options.h"
+#include "apiserver/proto.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strutil.h"
@@ -20,7 +21,7 @@ struct watch_stream {
     struct resource *resource;
     struct object_filter filter;
     char *ns, *name; /* filter borrows them */
-    enum answer_form form;
+    struct answer_type type;
     struct table *table; /* FORM_TABLE */
     bool bookmarks, initial_bookmark, definitions_sent;
     struct store_watch *watch;
@@ -84,34 +85,54 @@ static void write_table(struct watch_stream *w, const struct json *shown, struct
     w->definitions_sent = true;
 }
 
-static bool send_object(struct watch_stream *w, const char *type, struct stored *o)
+static void send_status(struct watch_stream *w, struct json *status);
+
+/* object: in the resource's own form; text: the same as JSON, NULL when there is none at hand. */
+static bool send_event(struct watch_stream *w, const char *type, struct json *object, const char *text, size_t len)
 {
     _cleanup_(strbuf_free) struct strbuf line = {0};
-    _cleanup_json_ struct json *shown = object_shown(w->resource, o->value);
+    _cleanup_json_ struct json *value = w->type.form == FORM_METADATA ? partial_object(object) : json_ref(object);
 
-    strbuf_addf(&line, "{\"type\":\"%s\",\"object\":", type);
-    if (w->form == FORM_TABLE) {
-        write_table(w, shown, &line);
-    } else if (w->form == FORM_METADATA) {
-        partial_write(shown, &line);
-    } else if (shown == o->value) {
-        size_t len;
-        const char *text = stored_text(o, &len);
-        strbuf_add(&line, text, len);
-    } else {
-        json_write(shown, &line);
+    if (w->type.encoding == ENCODING_PROTOBUF) {
+        _cleanup_error_ struct error err = ERROR_INIT;
+        if (proto_watch_frame(type, value, &line, &err) == 0)
+            return send_text(w, &line);
+        send_status(w, status_failuref(500, "InternalError", "%s: ask for it as JSON", error_text(&err)));
+        return false;
     }
+    strbuf_addf(&line, "{\"type\":\"%s\",\"object\":", type);
+    if (w->type.form == FORM_TABLE)
+        write_table(w, object, &line);
+    else if (text)
+        strbuf_add(&line, text, len);
+    else
+        json_write(value, &line);
     strbuf_adds(&line, "}\n");
     return send_text(w, &line);
 }
 
+static bool send_object(struct watch_stream *w, const char *type, struct stored *o)
+{
+    _cleanup_json_ struct json *shown = object_shown(w->resource, o->value);
+    bool as_stored = shown == o->value && w->type.form == FORM_OBJECT && w->type.encoding == ENCODING_JSON;
+    size_t len = 0;
+    const char *text = as_stored ? stored_text(o, &len) : NULL;
+
+    return send_event(w, type, shown, text, len);
+}
+
+/* Ends the stream. Takes status. */
 static void send_status(struct watch_stream *w, struct json *status)
 {
     _cleanup_(strbuf_free) struct strbuf line = {0};
 
-    strbuf_adds(&line, "{\"type\":\"ERROR\",\"object\":");
-    json_write(status, &line);
-    strbuf_adds(&line, "}\n");
+    if (w->type.encoding == ENCODING_PROTOBUF) {
+        (void)proto_watch_frame("ERROR", status, &line, NULL); /* a Status can be encoded */
+    } else {
+        strbuf_adds(&line, "{\"type\":\"ERROR\",\"object\":");
+        json_write(status, &line);
+        strbuf_adds(&line, "}\n");
+    }
     json_unref(status);
     if (send_text(w, &line))
         stop(w);
@@ -119,7 +140,6 @@ static void send_status(struct watch_stream *w, struct json *status)
 
 static bool send_bookmark(struct watch_stream *w, int64_t revision, bool initial_end)
 {
-    _cleanup_(strbuf_free) struct strbuf line = {0};
     char version[32];
 
     (void)snprintf(version, sizeof(version), "%" PRId64, revision);
@@ -128,15 +148,7 @@ static bool send_bookmark(struct watch_stream *w, int64_t revision, bool initial
                    "metadata", "resourceVersion", version, "creationTimestamp");
     if (initial_end)
         json_set(json_get(object, "metadata"), "annotations", json_build("{s:s}", "k8s.io/initial-events-end", "true"));
-    strbuf_adds(&line, "{\"type\":\"BOOKMARK\",\"object\":");
-    if (w->form == FORM_TABLE)
-        write_table(w, object, &line);
-    else if (w->form == FORM_METADATA)
-        partial_write(object, &line);
-    else
-        json_write(object, &line);
-    strbuf_adds(&line, "}\n");
-    return send_text(w, &line);
+    return send_event(w, "BOOKMARK", object, NULL, 0);
 }
 
 /* What the client sees of a change depends on whether the object matched before and matches now. */
@@ -296,8 +308,7 @@ static struct watch_stream *make(struct api_call *c)
     return NULL;
 }
 
-int watch_start(struct api_call *c, struct http_request *req, enum answer_form form, enum table_object include,
-                bool stream_type)
+int watch_start(struct api_call *c, struct http_request *req, const struct answer_type *type, enum table_object include)
 {
     struct apiserver *s = c->server;
     int64_t from = 0;
@@ -310,8 +321,8 @@ int watch_start(struct api_call *c, struct http_request *req, enum answer_form f
         return -1;
     w->req = req;
     w->resource = resource_ref(c->resource);
-    w->form = form;
-    w->table = form == FORM_TABLE ? table_new(c->resource, include, clock_now(s->clock)) : NULL;
+    w->type = *type;
+    w->table = type->form == FORM_TABLE ? table_new(c->resource, include, clock_now(s->clock)) : NULL;
     w->bookmarks = c->options.bookmarks;
     w->initial_bookmark = c->options.send_initial_events && c->options.bookmarks;
     w->from = from;
@@ -322,7 +333,7 @@ int watch_start(struct api_call *c, struct http_request *req, enum answer_form f
     if (initial)
         w->initial = store_list(s->store, c->resource->store_name, w->filter.ns, &w->initial_count);
     http_on_close(req, on_closed, w);
-    http_start(req, 200, stream_type ? "application/json;stream=watch" : "application/json");
+    http_start(req, 200, answer_media_type(type));
     start_timers(w, c->options.timeout_seconds);
     w->starting = true;
     store_when_durable(s->store, from, on_start, w);

@@ -17,8 +17,7 @@ SANDBOXES = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-@pytest.fixture(scope="module")
-def reconciler():
+def build(program):
     """The program, built from the modules of go.sum."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     version = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True).stdout if go else ""
@@ -27,9 +26,14 @@ def reconciler():
     if subprocess.run([go, "mod", "download"], cwd=HERE, capture_output=True).returncode != 0:
         pytest.skip("the Go modules cannot be fetched")
     BUILT.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([go, "build", "-o", BUILT, "./..."], cwd=HERE, capture_output=True, text=True)
+    done = subprocess.run([go, "build", "-o", BUILT, f"./{program}"], cwd=HERE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return BUILT / "reconciler"
+    return BUILT / program
+
+
+@pytest.fixture(scope="module")
+def reconciler():
+    return build("reconciler")
 
 
 class Controller:

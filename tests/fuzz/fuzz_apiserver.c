@@ -20,16 +20,32 @@ static void path(const char *text)
     json_unref(v);
 }
 
+/* What has been read can be written, and is then read as the same. */
+static void protobuf(const void *data, size_t size)
+{
+    struct strbuf out = {0};
+    struct json *v = proto_decode(data, size, NULL);
+
+    if (v && proto_encode(v, &out, NULL) == 0) {
+        struct json *again = proto_decode(out.data, out.len, NULL);
+        if (!again)
+            abort();
+        json_unref(again);
+    }
+    json_unref(v);
+    strbuf_free(&out);
+}
+
 static void url(const char *text)
 {
     struct request_info i;
-    enum answer_form form;
-    bool stream;
+    struct answer_type type;
     size_t len;
 
     (void)request_info_parse("GET", text, false, &i);
     request_info_free(&i);
-    (void)negotiate_answer(text, &form, &stream);
+    (void)negotiate_answer(text, 0, &type);
+    (void)negotiate_answer(text, OFFER_PROTOBUF | OFFER_WATCH, &type);
     (void)negotiate_body(text);
     char *decoded = base64_decode(text, strlen(text), &len);
     if (decoded) {
@@ -48,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = xstrndup((const char *)data + 1, size - 1);
     switch (data[0] % 3) {
     case 0:
-        json_unref(proto_decode(data + 1, size - 1, NULL));
+        protobuf(data + 1, size - 1);
         break;
     case 1:
         path(text);

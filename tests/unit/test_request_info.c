@@ -69,34 +69,53 @@ static void test_bools(void **state)
 static void test_accept(void **state)
 {
 #define TABLE "application/json;as=Table;v=v1;g=meta.k8s.io"
+#define PROTOBUF "application/vnd.kubernetes.protobuf"
+#define PARTIAL ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     static const struct {
-        const char *accept;
-        int form; /* -1 = 406 */
+        unsigned offer;
+        const char *accept, *media; /* NULL = 406 */
+        enum answer_form form;
     } cases[] = {
-        {NULL, FORM_OBJECT},
-        {"", FORM_OBJECT},
-        {"*/*", FORM_OBJECT},
-        {"application/json", FORM_OBJECT},
-        {"application/json, */*;q=0.8", FORM_OBJECT},
-        {"application/vnd.kubernetes.protobuf,application/json", FORM_OBJECT},
-        {"application/vnd.kubernetes.protobuf, */*", FORM_OBJECT},
-        {TABLE ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", FORM_TABLE},
-        {"application/json;q=0.5," TABLE, FORM_TABLE},
-        {TABLE ";q=0.4,application/json;q=0.5", FORM_OBJECT},
-        {"application/json;as=Strange;v=v1;g=meta.k8s.io,application/json", FORM_OBJECT},
-        {"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
-         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        {0, NULL, "application/json", FORM_OBJECT},
+        {0, "", "application/json", FORM_OBJECT},
+        {OFFER_PROTOBUF, "*/*", "application/json", FORM_OBJECT},
+        {0, "application/json", "application/json", FORM_OBJECT},
+        {0, "application/json, */*;q=0.8", "application/json", FORM_OBJECT},
+        {0, PROTOBUF ",application/json", "application/json", FORM_OBJECT},
+        {0, PROTOBUF ", */*", "application/json", FORM_OBJECT},
+        {OFFER_PROTOBUF, PROTOBUF ",application/json", PROTOBUF, FORM_OBJECT},
+        {OFFER_PROTOBUF, PROTOBUF ";q=0.5,application/json", "application/json", FORM_OBJECT},
+        {OFFER_PROTOBUF | OFFER_WATCH, PROTOBUF, PROTOBUF ";stream=watch", FORM_OBJECT},
+        {OFFER_WATCH, "application/json;stream=watch", "application/json;stream=watch", FORM_OBJECT},
+        {OFFER_WATCH, "application/json", "application/json", FORM_OBJECT},
+        {0, "application/yaml", "application/yaml", FORM_OBJECT},
+        {0, "application/yaml" PARTIAL, "application/yaml", FORM_METADATA},
+        {OFFER_WATCH, "application/yaml", NULL, FORM_OBJECT},
+        {0, TABLE ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", "application/json",
+         FORM_TABLE},
+        {0, "application/json;q=0.5," TABLE, "application/json", FORM_TABLE},
+        {0, TABLE ";q=0.4,application/json;q=0.5", "application/json", FORM_OBJECT},
+        {OFFER_PROTOBUF, PROTOBUF ";as=Table;v=v1;g=meta.k8s.io," TABLE, "application/json", FORM_TABLE},
+        {0, "application/yaml;as=Table;v=v1;g=meta.k8s.io", NULL, FORM_OBJECT},
+        {0, "application/json;as=Strange;v=v1;g=meta.k8s.io,application/json", "application/json", FORM_OBJECT},
+        {0, PROTOBUF PARTIAL ",application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/json",
          FORM_METADATA},
-        {"application/cbor", -1},
-        {"application/vnd.kubernetes.protobuf", -1},
-        {"application/json;q=0", -1},
+        {OFFER_PROTOBUF, PROTOBUF PARTIAL, PROTOBUF, FORM_METADATA},
+        {OFFER_PROTOBUF, "application/cbor", NULL, FORM_OBJECT},
+        {0, PROTOBUF, NULL, FORM_OBJECT},
+        {0, "application/json;q=0", NULL, FORM_OBJECT},
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        enum answer_form form;
-        bool stream, ok = negotiate_answer(cases[i].accept, &form, &stream);
-        assert_int_equal(ok ? (int)form : -1, cases[i].form);
+        struct answer_type type;
+        bool ok = negotiate_answer(cases[i].accept, cases[i].offer, &type);
+        if (ok != (cases[i].media != NULL))
+            fail_msg("%s: %d", cases[i].accept, ok);
+        if (!ok)
+            continue;
+        assert_string_equal(answer_media_type(&type), cases[i].media);
+        assert_int_equal(type.form, cases[i].form);
     }
 }
 
