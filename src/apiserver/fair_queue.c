@@ -23,6 +23,7 @@ struct fair_queue {
     struct event *now, *later;
     struct hashmap users; /* name → struct fair_user with something waiting */
     struct fair_user *first, **last;
+    size_t length;
 };
 
 static void rotate_in(struct fair_queue *q, struct fair_user *u)
@@ -39,6 +40,7 @@ static void run_one(struct fair_queue *q)
     struct fair_user *u = q->first;
     struct fair_item *item = u->first;
 
+    q->length--;
     q->first = u->next;
     u->first = item->next;
     if (u->first) {
@@ -98,9 +100,15 @@ void fair_queue_push(struct fair_queue *q, const char *user, struct fair_item *i
         (void)hashmap_put(&q->users, u->name, u);
         rotate_in(q, u);
     }
+    q->length++;
     item->next = NULL;
     *u->last = item;
     u->last = &item->next;
     if (!evtimer_pending(q->later, NULL))
         event_active(q->now, 0, 0);
+}
+
+size_t fair_queue_length(const struct fair_queue *q)
+{
+    return q->length;
 }

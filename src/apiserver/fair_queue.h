@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stddef.h>
+
 struct event_base;
 struct fair_queue;
 
@@ -19,3 +21,5 @@ struct fair_queue *fair_queue_new(struct event_base *base, void (*run)(void *arg
 void fair_queue_free(struct fair_queue *q);
 /* run is called with it on this turn of the loop or a later one, never from here. */
 void fair_queue_push(struct fair_queue *q, const char *user, struct fair_item *item);
+/* How many wait. */
+size_t fair_queue_length(const struct fair_queue *q);

@@ -21,6 +21,7 @@
 #include "apiserver/service_addresses.h"
 #include "apiserver/service_token.h"
 #include "apiserver/static_paths.h"
+#include "apiserver/statistics.h"
 #include "apiserver/termination.h"
 #include "apiserver/watch.h"
 
@@ -58,9 +59,13 @@ static void handle_static(struct exchange *x)
     _cleanup_free_ char *method = lower(http_method(x->req));
     const struct access a = {.path = x->info.path, .verb = method};
 
+    statistics_request(x->call.server->statistics, x, false);
     if (!permit(x, &a))
         return;
-    static_paths_answer(x->call.server->paths, x->req, x->info.path);
+    if (streq(x->info.path, "/metrics") && streq(http_method(x->req), "GET"))
+        statistics_answer(x->call.server, x->req);
+    else
+        static_paths_answer(x->call.server->paths, x->req, x->info.path);
     exchange_forget(x);
 }
 
@@ -96,8 +101,10 @@ static bool goes_on(const struct request_info *i, const char *subresource)
     return i->verb == VERB_WATCH;
 }
 
+/* Counts the request, too. */
 static bool permit_resource(struct exchange *x)
 {
+    struct apiserver *s = x->call.server;
     const struct request_info *i = &x->info;
     bool many = !*i->name && (i->verb == VERB_LIST || i->verb == VERB_WATCH);
     _cleanup_free_ char *selected = many ? selected_name(x) : NULL;
@@ -110,10 +117,11 @@ static bool permit_resource(struct exchange *x)
                              .ns = i->ns,
                              .name = selected ? selected : i->name};
 
+    statistics_request(s->statistics, x, goes_on(i, subresource));
     if (!permit(x, &a))
         return false;
     if (goes_on(i, subresource))
-        permits_hold(x->call.server->permits, x->user, &a, x->req);
+        permits_hold(s->permits, x->user, &a, x->req);
     return true;
 }
 
@@ -122,19 +130,19 @@ static void handle_resource(struct exchange *x)
     struct apiserver *s = x->call.server;
     const struct request_info *i = &x->info;
 
-    if (!permit_resource(x))
-        return;
     const struct resource *r = resource_by_plural(s->resources, i->group, i->version, i->plural);
+    x->call.user = x->user;
+    x->call.verb = i->verb;
+    x->call.resource = x->resource = r ? resource_ref(r) : NULL;
+    x->call.subresource = i->subresource;
+    if (!permit_resource(x)) /* first: who may not look is not told what there is */
+        return;
     if (!r || (!r->namespaced && i->in_namespace_path) || (r->namespaced && *i->name && !*i->ns)) {
         exchange_refuse(x, status_no_resource());
         return;
     }
-    x->call.user = x->user;
-    x->call.verb = i->verb;
-    x->call.resource = x->resource = resource_ref(r);
     x->call.ns = r->namespaced ? i->ns : "";
     x->call.name = i->name;
-    x->call.subresource = i->subresource;
     if (r->refused) {
         exchange_refuse(x, api_refused(&x->call));
         return;
@@ -220,6 +228,7 @@ void apiserver_handle(void *arg, struct http_request *req)
     x->user = service_token_request_user(s, req);
     x->audit = audit_begin(s->audit, req, x->user, &x->info);
     if (!x->user) {
+        statistics_unauthorized(s->statistics);
         exchange_refuse(x, status_unauthorized());
         return;
     }
@@ -335,6 +344,7 @@ struct apiserver *apiserver_new(const struct apiserver_options *o, struct error 
     s->node_name = o->node_name ? xstrdup(o->node_name) : NULL;
     s->authenticator = authenticator_new();
     s->queue = fair_queue_new(o->base, run_turn, s);
+    s->statistics = statistics_new();
     s->resources = resource_table_new(err);
     if (s->resources) {
         s->schemas = object_schemas_new(s->resources);
@@ -385,6 +395,7 @@ void apiserver_free(struct apiserver *s)
     authenticator_free(s->authenticator);
     jwt_keys_free(s->token_keys);
     audit_free(s->audit);
+    statistics_free(s->statistics);
     free(s->node_name);
     free(s);
 }

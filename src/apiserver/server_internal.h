@@ -30,6 +30,7 @@ struct service_addresses;
 struct quotas;
 struct static_paths;
 struct fair_queue;
+struct statistics;
 struct rbac;
 struct permits;
 struct jwt_keys;
@@ -49,6 +50,7 @@ struct apiserver {
     struct static_paths *paths;
     struct audit *audit;      /* NULL = none */
     struct fair_queue *queue; /* requests whose user is known */
+    struct statistics *statistics;
     char *node_name;          /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;

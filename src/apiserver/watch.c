@@ -3,6 +3,7 @@
 #include "apiserver/filter.h"
 #include "apiserver/options.h"
 #include "apiserver/proto.h"
+#include "apiserver/statistics.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strutil.h"
@@ -93,6 +94,7 @@ static bool send_event(struct watch_stream *w, const char *type, struct json *ob
     _cleanup_(strbuf_free) struct strbuf line = {0};
     _cleanup_json_ struct json *value = w->type.form == FORM_METADATA ? partial_object(object) : json_ref(object);
 
+    statistics_watch_event(w->server->statistics, w->resource);
     if (w->type.encoding == ENCODING_PROTOBUF) {
         _cleanup_error_ struct error err = ERROR_INIT;
         if (proto_watch_frame(type, value, &line, &err) == 0)

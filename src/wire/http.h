@@ -98,8 +98,8 @@ void http_abort(struct http_request *req);
 size_t http_output_pending(const struct http_request *req);
 void http_on_drain(struct http_request *req, void (*cb)(void *arg, struct http_request *req), void *arg);
 void http_on_close(struct http_request *req, void (*cb)(void *arg, struct http_request *req), void *arg);
-/* cb runs once, when the request is freed: after the whole answer was handed over, or when it was taken over. status is
- * what was answered, 0 for a request that ended without an answer. */
+/* Each cb runs once, when the request is freed: after the whole answer was handed over, or when it was taken over.
+ * status is what was answered, 0 for a request that ended without an answer. */
 void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct http_request *req, int status),
                     void *arg);
 bool http_is_closed(const struct http_request *req);

@@ -15,8 +15,11 @@
 
 void http_request_free(struct http_request *req)
 {
-    if (req->on_finish)
-        req->on_finish(req->on_finish_arg, req, req->status);
+    for (struct http_finish *f = req->on_finish, *next; f; f = next) {
+        next = f->next;
+        f->cb(f->arg, req, req->status);
+        free(f);
+    }
     if (req->leash)
         http_leash_answered(take_ptr(req->leash));
     http_head_free(&req->head);
@@ -352,8 +355,10 @@ void http_on_close(struct http_request *req, void (*cb)(void *arg, struct http_r
 void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct http_request *req, int status),
                     void *arg)
 {
-    req->on_finish = cb;
-    req->on_finish_arg = arg;
+    struct http_finish *f = xcalloc(1, sizeof(*f));
+
+    *f = (struct http_finish){.cb = cb, .arg = arg, .next = req->on_finish};
+    req->on_finish = f;
 }
 
 bool http_is_closed(const struct http_request *req)

@@ -51,6 +51,13 @@ struct http_conn {
     bool too_large;
 };
 
+/* Who wants to know that a request has ended; the last to ask is told first. */
+struct http_finish {
+    void (*cb)(void *arg, const struct http_request *req, int status);
+    void *arg;
+    struct http_finish *next;
+};
+
 struct http_request {
     struct http_conn *conn;      /* NULL once the client is gone */
     struct http2_stream *stream; /* of an HTTP/2 connection; NULL once the client is gone */
@@ -69,8 +76,7 @@ struct http_request {
     void (*on_drain)(void *arg, struct http_request *req);
     void *on_drain_arg;
     int status; /* of the answer; 0 = none yet */
-    void (*on_finish)(void *arg, const struct http_request *req, int status);
-    void *on_finish_arg;
+    struct http_finish *on_finish;
     struct http_leash *leash; /* NULL = none */
 };
 
