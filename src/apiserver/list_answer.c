@@ -9,8 +9,8 @@
 
 /* Lists of more items are sent in slices, of so many items or a little more than so many bytes. */
 #define LONG_ITEMS 100
-#define SLICE_ITEMS 32
-#define SLICE_BYTES (32u << 10)
+#define SLICE_ITEMS 16
+#define SLICE_BYTES (16u << 10)
 
 struct long_list {
     struct exchange *x;
@@ -145,7 +145,8 @@ static void end(struct long_list *l)
 static void wait_turn(struct long_list *l)
 {
     l->waiting = true;
-    fair_queue_push(l->x->call.server->queue, l->x->user->name, &l->x->waiting);
+    http_set_low_priority(l->x->req,
+                          fair_queue_push(l->x->call.server->queue, l->x->user->name, &l->x->waiting));
 }
 
 static void send_slice(struct long_list *l, struct strbuf *text)

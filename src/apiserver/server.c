@@ -213,7 +213,7 @@ static void handle(struct exchange *x)
 static void wait_turn(struct exchange *x)
 {
     x->turn = handle;
-    fair_queue_push(x->call.server->queue, x->user->name, &x->waiting);
+    http_set_low_priority(x->req, fair_queue_push(x->call.server->queue, x->user->name, &x->waiting));
 }
 
 void apiserver_handle(void *arg, struct http_request *req)

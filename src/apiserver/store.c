@@ -1,5 +1,6 @@
 #include "apiserver/store_internal.h"
 
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/strutil.h"
@@ -596,7 +597,7 @@ struct store *store_open(struct event_base *base, const char *path, enum store_d
     s->hot = xcalloc(1, sizeof(*s->hot));
     s->hot->refs = 1;
     s->turn = event_new(base, -1, 0, on_turn, s);
-    if (!s->turn) {
+    if (!s->turn || event_priority_set(s->turn, LOOP_HIGH) < 0) {
         store_close(s);
         return error_set(err, ENOMEM, "store: no event"), NULL;
     }

@@ -1,5 +1,6 @@
 #include "apiserver/store_log.h"
 
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/timeutil.h"
 
@@ -526,7 +527,7 @@ static int start(struct store_log *log, struct error *err)
     if (log->event_fd < 0)
         return error_set_errno(err, errno, "eventfd");
     log->event = event_new(log->base, log->event_fd, EV_READ | EV_PERSIST, on_event, log);
-    if (!log->event || event_add(log->event, NULL) < 0)
+    if (!log->event || event_priority_set(log->event, LOOP_HIGH) < 0 || event_add(log->event, NULL) < 0)
         return error_set(err, ENOMEM, "cannot watch the store's thread");
     sigset_t all, before; /* signals are the loop's */
     (void)sigfillset(&all);

@@ -335,6 +335,7 @@ int watch_start(struct api_call *c, struct http_request *req, const struct answe
     if (initial)
         w->initial = store_list(s->store, c->resource->store_name, w->filter.ns, &w->initial_count);
     http_on_close(req, on_closed, w);
+    http_set_low_priority(req, false); /* how much is sent is not up to this client: all watchers in one go */
     http_start(req, 200, answer_media_type(type));
     start_timers(w, c->options.timeout_seconds);
     w->starting = true;

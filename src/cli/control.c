@@ -7,6 +7,7 @@
 #include "apiserver/server.h"
 #include "base/fdio.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "controllers/disruption.h"
@@ -251,7 +252,7 @@ int cmd_control(int argc, char **argv)
     if (options_parse("holt control [OPTIONS]", options, ARRAY_LEN(options), argc, argv, &rest, &err) < 0)
         return fail(EXIT_USAGE, &err);
     log_setup("control", LOG_LEVEL_INFO);
-    c.base = event_base_new();
+    c.base = loop_new();
     c.term = c.base ? evsignal_new(c.base, SIGTERM, on_stop, &c) : NULL;
     c.interrupt = c.base ? evsignal_new(c.base, SIGINT, on_stop, &c) : NULL;
     if (!c.term || !c.interrupt || evsignal_add(c.term, NULL) < 0 || evsignal_add(c.interrupt, NULL) < 0)

@@ -89,6 +89,7 @@ static void conn_open(struct http_server *s, int fd, const struct sockaddr *sa)
     if (ssl)
         bufferevent_openssl_set_allow_dirty_shutdown(c->bev, 1);
     c->server = s;
+    c->low_priority = true; /* as all events */
     c->peer = peer_text(sa);
     c->peer_uid = unix_peer_uid(fd, sa->sa_family);
     c->next = s->conns;

@@ -3,12 +3,14 @@
 #include "wire/http2.h"
 
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/strutil.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
+#include <event2/bufferevent_struct.h>
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -359,6 +361,19 @@ void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct
 
     *f = (struct http_finish){.cb = cb, .arg = arg, .next = req->on_finish};
     req->on_finish = f;
+}
+
+void http_set_low_priority(struct http_request *req, bool low)
+{
+    int priority = low ? LOOP_LOW : LOOP_HIGH;
+
+    if (!req->conn || req->conn->low_priority == low)
+        return;
+    /* Refused for what is about to run: at the next request. Not bufferevent_priority_set(): that changes the deferred
+     * callback too, also while it is in the queue of the other priority, and then events are lost. */
+    struct bufferevent *bev = req->conn->bev;
+    if (event_priority_set(&bev->ev_read, priority) == 0 && event_priority_set(&bev->ev_write, priority) == 0)
+        req->conn->low_priority = low;
 }
 
 bool http_is_closed(const struct http_request *req)

@@ -32,6 +32,7 @@ struct http_server {
 enum conn_state { CONN_HEAD, CONN_BODY, CONN_BUSY, CONN_HTTP2, CONN_CLOSING, CONN_LINGER };
 
 struct http_conn {
+    bool low_priority;
     struct http_server *server;
     struct http_conn *next, **prev;
     struct bufferevent *bev;

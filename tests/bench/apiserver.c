@@ -77,7 +77,7 @@ static void next(struct client *c)
     const struct kube_request request = {.verb = b->verb,
                                          .resource = b->resource,
                                          .ns = "default",
-                                         .name = b->verb == KUBE_CREATE ? NULL : name,
+                                         .name = b->verb == KUBE_CREATE || b->verb == KUBE_LIST ? NULL : name,
                                          .body = body};
     c->started_ns = time_monotonic_ns();
     kube_do(b->kube, &request, on_done, c);
@@ -108,6 +108,20 @@ static void phase(struct bench *b, struct client *clients, const char *name, enu
     fflush(stdout);
 }
 
+/* A TLS handshake takes the server as long as fifty writes: it is no part of them. */
+static void connect_all(struct bench *b, struct client *clients)
+{
+    uint64_t count = b->count;
+
+    b->count = b->clients;
+    b->verb = KUBE_LIST;
+    b->next = b->finished = 0;
+    for (uint64_t i = 0; i < b->clients; i++)
+        next(&clients[i]);
+    (void)event_base_dispatch(b->base);
+    b->count = count;
+}
+
 int main(int argc, char **argv)
 {
     struct bench b = {.clients = 64, .count = 10000, .resource = &KUBE_CONFIGMAPS};
@@ -131,10 +145,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_apiserver: %s\n", error_text(&err));
         return 1;
     }
-    b.latencies = xcalloc(b.count, sizeof(b.latencies[0]));
+    b.latencies = xcalloc(MAX(b.count, b.clients), sizeof(b.latencies[0]));
     struct client *clients = xcalloc(b.clients, sizeof(*clients));
     for (uint64_t i = 0; i < b.clients; i++)
         clients[i].bench = &b;
+    connect_all(&b, clients);
     phase(&b, clients, "create", KUBE_CREATE);
     phase(&b, clients, "get", KUBE_GET);
     if (!keep)

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/timeutil.h"
 
 #include <event2/event.h>
 
@@ -11,6 +12,7 @@ struct request {
     struct fair_item item;
     char name;
     bool again; /* the client asks once more as soon as it is answered */
+    int64_t takes_ns;
 };
 
 static struct event_base *base;
@@ -23,8 +25,10 @@ static void run(void *arg UNUSED, struct fair_item *item)
     struct request *r = container_of(item, struct request, item);
 
     strbuf_addc(&order, r->name);
+    for (int64_t end = time_monotonic_ns() + r->takes_ns; time_monotonic_ns() < end;)
+        ;
     if (r->again)
-        fair_queue_push(queue, "again", &r->item);
+        (void)fair_queue_push(queue, "again", &r->item);
 }
 
 static int setup(void **state UNUSED)
@@ -49,14 +53,14 @@ static void test_rotation(void **state UNUSED)
 
     for (size_t i = 0; i < ARRAY_LEN(a); i++) {
         a[i].name = 'a';
-        fair_queue_push(queue, "alice", &a[i].item);
+        (void)fair_queue_push(queue, "alice", &a[i].item);
     }
     for (size_t i = 0; i < ARRAY_LEN(b); i++) {
         b[i].name = 'b';
-        fair_queue_push(queue, "bob", &b[i].item);
+        (void)fair_queue_push(queue, "bob", &b[i].item);
     }
     c[0].name = 'c';
-    fair_queue_push(queue, "carol", &c[0].item);
+    (void)fair_queue_push(queue, "carol", &c[0].item);
     assert_int_equal(order.len, 0); /* never from within push */
     (void)event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
     assert_memory_equal(strbuf_str(&order), "abcab", 5);
@@ -80,7 +84,7 @@ static void test_endless(void **state UNUSED)
     struct request r = {.name = 'r', .again = true};
 
     turns = 0;
-    fair_queue_push(queue, "again", &r.item);
+    (void)fair_queue_push(queue, "again", &r.item);
     on_other(-1, 0, NULL);
     for (int i = 0; i < 100 && turns < 3; i++)
         (void)event_base_loop(base, EVLOOP_ONCE);
@@ -92,9 +96,34 @@ static void test_endless(void **state UNUSED)
     assert_int_equal(order.len, before + 1);
 }
 
+/* Who has taken much comes behind those who have not, whoever asked first. */
+static void test_heavy(void **state UNUSED)
+{
+    static struct request a[5], b[3];
+    bool heavy = false;
+
+    a[0] = (struct request){.name = 'a', .takes_ns = 50 * NSEC_PER_MSEC};
+    assert_false(fair_queue_push(queue, "alice", &a[0].item));
+    (void)event_base_loop(base, EVLOOP_ONCE);
+    for (size_t i = 1; i < ARRAY_LEN(a); i++) {
+        a[i].name = 'a';
+        heavy = fair_queue_push(queue, "alice", &a[i].item);
+    }
+    assert_true(heavy);
+    for (size_t i = 0; i < ARRAY_LEN(b); i++) {
+        b[i].name = 'b';
+        assert_false(fair_queue_push(queue, "bob", &b[i].item));
+    }
+    assert_int_equal(fair_queue_length(queue), 7);
+    while (fair_queue_length(queue))
+        (void)event_base_loop(base, EVLOOP_ONCE);
+    assert_string_equal(strbuf_str(&order), "abbbaaaa");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_endless, setup, teardown)};
+                                       cmocka_unit_test_setup_teardown(test_endless, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_heavy, setup, teardown)};
     return cmocka_run_group_tests_name("fair_queue", tests, NULL, NULL);
 }
