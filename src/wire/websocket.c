@@ -9,8 +9,10 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <linux/sockios.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <wslay/wslay.h>
 
@@ -114,11 +116,21 @@ static void on_turn(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
     finish(arg);
 }
 
+/* What the peer has not taken: ours, and the kernel's, which would be lost with the connection. */
+static size_t not_taken(const struct websocket *ws)
+{
+    int kernels = 0;
+
+    if (ioctl(bufferevent_getfd(ws->bev), SIOCOUTQ, &kernels) < 0)
+        kernels = 0; /* not a socket of that kind: ours is all there is */
+    return evbuffer_get_length(bufferevent_get_output(ws->bev)) + (size_t)kernels;
+}
+
 static void start_timer(struct websocket *ws)
 {
     struct timeval tv = {.tv_sec = CLOSE_TIMEOUT_S};
 
-    ws->pending = evbuffer_get_length(bufferevent_get_output(ws->bev));
+    ws->pending = not_taken(ws);
     (void)evtimer_add(ws->timer, &tv);
 }
 
@@ -126,8 +138,11 @@ static void on_close_timeout(evutil_socket_t fd UNUSED, short what UNUSED, void 
 {
     struct websocket *ws = arg;
 
-    if (evbuffer_get_length(bufferevent_get_output(ws->bev)) < ws->pending)
-        start_timer(ws); /* the peer is slow, but it takes what was queued before the close */
+    size_t left = not_taken(ws);
+
+    /* A peer may read as late as it likes what it was told before a good end; else it must at least go on reading. */
+    if (left < ws->pending || (left > 0 && ws->close_code == CLOSE_NORMAL))
+        start_timer(ws);
     else
         lose(ws, ws->lingering ? ws->close_code : CLOSE_ABNORMAL);
 }
