@@ -221,7 +221,8 @@ static void on_inside_written(struct bufferevent *bev, void *arg)
 {
     struct pipe *p = arg;
 
-    if (p->broken)
+    /* Callbacks are deferred: this one may be about what was written before, such as the request to connect. */
+    if (p->broken || evbuffer_get_length(bufferevent_get_output(bev)) > 0)
         return;
     set_full(p, false);
     if (p->client_over)

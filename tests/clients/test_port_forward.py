@@ -33,11 +33,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 """
-# Counts what comes until the client ends its direction, and only then answers.
+# Counts what comes until the client ends its direction, and only then answers. Connections beyond the backlog would fall
+# to SYN cookies, which may lose the first byte in front of a FIN.
 COUNTER = """
 import socket
 import struct
-s = socket.create_server(("127.0.0.1", 8081))
+s = socket.create_server(("127.0.0.1", 8081), backlog=1024)
 while True:
     c = s.accept()[0]
     n = 0
@@ -239,4 +240,5 @@ def test_a_thousand_connections(s):
             got[stream] = got.get(stream, b"") + body
             if fin:
                 ended.add(stream)
-    assert all(got[4 * i + 3] == str(i % 7).encode() and got[4 * i + 1] == b"" for i in range(1000))
+    wrong = {i: (got[4 * i + 1], got[4 * i + 3]) for i in range(1000) if (got[4 * i + 1], got[4 * i + 3]) != (b"", str(i % 7).encode())}
+    assert not wrong
