@@ -1,5 +1,6 @@
 """A control plane of one's own (`holt control`, no node), and clients of it. Its fixtures are in conftest.py."""
 import base64
+import http.client
 import json
 import os
 import pathlib
@@ -95,6 +96,11 @@ class ControlPlane:
             return urllib.request.urlopen(request, context=context, timeout=timeout)
         except urllib.error.HTTPError as error:
             return error
+
+    def connection(self):
+        """One that stays, for many requests."""
+        context = ssl.create_default_context(cafile=str(self.ca_file()))
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context)
 
     def ca_file(self):
         path = self.dir / "ca.crt"

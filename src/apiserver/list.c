@@ -8,6 +8,8 @@
 #include <inttypes.h>
 
 #define CONTINUE_VERSION "meta.k8s.io/v1"
+/* In a token that goes on in the present, when the snapshot it began with is gone. */
+#define REVISION_PRESENT (-1)
 /* How long somebody may be about to wait for a deletion. */
 #define DELETION_NEWS_S 5
 
@@ -16,14 +18,33 @@ struct page {
     char *start;      /* the first key to show, or NULL */
 };
 
+static char *token_from(int64_t revision, const char *start)
+{
+    _cleanup_json_ struct json *token =
+        json_build("{s:s, s:i, s:s}", "v", CONTINUE_VERSION, "rv", revision, "start", start);
+    _cleanup_free_ char *text = json_text(token);
+
+    return base64_encode_url(text, strlen(text));
+}
+
 static char *continue_token(int64_t revision, const char *last_key)
 {
-    _cleanup_json_ struct json *token = json_build("{s:s, s:i}", "v", CONTINUE_VERSION, "rv", revision);
     _cleanup_free_ char *start = xasprintf("%s%c", last_key, 1); /* NUL at the end would be lost on the way */
 
-    json_set_str(token, "start", start);
-    _cleanup_free_ char *text = json_text(token);
-    return base64_encode_url(text, strlen(text));
+    return token_from(revision, start);
+}
+
+/* With a token by which the client can have the rest, as it is now. */
+static struct json *expired_page(const struct page *p)
+{
+    struct json *status = status_expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a "
+        "new list without the continue parameter, or use the continue token in this response to see the "
+        "remaining objects as they are now.");
+    _cleanup_free_ char *token = token_from(REVISION_PRESENT, p->start);
+
+    json_set(status, "metadata", json_build("{s:s}", "continue", token));
+    return status;
 }
 
 static int parse_continue(struct api_call *c, const char *token, struct page *ret)
@@ -34,9 +55,10 @@ static int parse_continue(struct api_call *c, const char *token, struct page *re
     const char *start = json_str(json_get(value, "start"));
     int64_t revision = json_int_or(json_get(value, "rv"), -1);
 
-    if (!start || revision <= 0 || !streq(json_str_or(json_get(value, "v"), ""), CONTINUE_VERSION))
+    if (!start || (revision <= 0 && revision != REVISION_PRESENT) ||
+        !streq(json_str_or(json_get(value, "v"), ""), CONTINUE_VERSION))
         return api_fail(c, status_bad_request("continue key is not valid: %s", "not a token of this server"));
-    ret->revision = revision;
+    ret->revision = revision == REVISION_PRESENT ? 0 : revision;
     ret->start = xstrdup(start);
     return 0;
 }
@@ -103,8 +125,7 @@ static struct stored **snapshot(struct api_call *c, const struct object_filter *
     if (p->revision && p->revision != store_revision(s)) {
         struct stored **items = store_list_at(s, store_name, f->ns, p->revision, ret_count, &err);
         if (!items && p->start)
-            (void)api_fail(c, status_expired("The provided continue parameter is too old to display a consistent list "
-                                             "result. You must start a new list without the continue parameter."));
+            (void)api_fail(c, expired_page(p));
         else if (!items)
             (void)api_fail(c, status_expired("The resourceVersion for the provided list is too old."));
         error_clear(&err);
