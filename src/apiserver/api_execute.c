@@ -1,4 +1,5 @@
 /* From a call to its handler. */
+#include "apiserver/permits.h"
 #include "apiserver/quota.h"
 #include "apiserver/review.h"
 #include "apiserver/scale.h"
@@ -93,4 +94,6 @@ void api_after_change(struct apiserver *s, const struct resource *r, const struc
     if (strategy->after)
         strategy->after(s, old, new);
     quotas_changed(s->quotas, r, old, new);
+    if (!new)
+        permits_object_gone(s->permits, r);
 }

@@ -4,6 +4,7 @@
 #include "base/hashmap.h"
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "base/timeutil.h"
 #include "wire/tls.h"
 
 #include <fcntl.h>
@@ -54,6 +55,7 @@ struct user_info *user_info_exact(const char *name, const char *uid, char *const
     u->name = xstrdup(name);
     u->uid = uid && *uid ? xstrdup(uid) : NULL;
     u->groups = groups ? strv_copy(groups) : NULL;
+    u->expires_ns = INT64_MAX;
     return u;
 }
 
@@ -168,7 +170,10 @@ static struct user_info *by_certificate(const struct http_request *req)
 
     if (!ssl || !tls_peer_identity(ssl, &name, &groups) || !*name)
         return NULL;
-    return user_info_new(name, NULL, groups);
+    struct user_info *u = user_info_new(name, NULL, groups);
+    if (__builtin_mul_overflow(tls_peer_expiry(ssl), NSEC_PER_SEC, &u->expires_ns))
+        u->expires_ns = INT64_MAX;
+    return u;
 }
 
 const char *bearer_token(const struct http_request *req)

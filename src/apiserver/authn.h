@@ -15,6 +15,7 @@ struct user_info {
     char *uid;          /* NULL = none */
     char **groups;      /* with system:authenticated */
     struct json *extra; /* owned: key → array of strings; NULL = none */
+    int64_t expires_ns; /* when what it was known by is good no more (wall clock); INT64_MAX = never */
 };
 void user_info_free(struct user_info *u);
 DEFINE_CLEANUP(user_info_free, struct user_info *);

@@ -146,6 +146,7 @@ struct json *impersonate(struct rbac *rbac, const struct http_request *req, stru
         w.groups = strv_append(w.groups, xstrdup("system:authenticated"));
     struct user_info *other = user_info_exact(w.user, w.uid, w.groups);
     other->extra = take_ptr(w.extra);
+    other->expires_ns = (*user)->expires_ns;
     user_info_free(*user);
     *user = other;
     *ret_done = true;

@@ -1,6 +1,7 @@
 #include "apiserver/permits.h"
 
 #include "apiserver/authz.h"
+#include "apiserver/service_token.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strutil.h"
@@ -19,6 +20,8 @@ struct permit {
     struct user_info *user;
     struct access access; /* its strings are in text */
     char *text[7];
+    char *token;                 /* of a ServiceAccount; NULL = it came with something else */
+    struct event *expiry;        /* NULL = never */
     bool ended;                  /* by a review: what it was for is ending */
     struct permit *next, **link; /* what points to it */
 };
@@ -27,6 +30,7 @@ struct permits {
     struct apiserver *server;
     struct permit *list;
     size_t count, sweep_at;
+    size_t tokens; /* permits that have one */
     struct event *turn;
 };
 
@@ -54,6 +58,10 @@ static void release(void *arg)
     t->all->count--;
     http_leash_free(t->leash);
     user_info_free(t->user);
+    if (t->expiry)
+        event_free(t->expiry);
+    t->all->tokens -= t->token != NULL;
+    free(t->token);
     for (size_t i = 0; i < ARRAY_LEN(t->text); i++)
         free(t->text[i]);
     free(t);
@@ -75,6 +83,40 @@ static const char *keep(char **at, const char *text)
     return *at;
 }
 
+static void end(struct permit *t, const char *why)
+{
+    log_info(why, "user", t->user->name, "verb", t->access.verb, "resource", t->access.plural, "subresource",
+             t->access.subresource, "namespace", t->access.ns, "name", t->access.name, NULL);
+    http_leash_cut(t->leash);
+}
+
+static void on_expiry(evutil_socket_t fd UNUSED, short what UNUSED, void *arg)
+{
+    end(arg, "stream ended: what its user was known by has expired");
+}
+
+/* How the user is known is kept: by a certificate or token of the file for so long, by a ServiceAccount's token for as
+ * long as that holds. */
+static void keep_credential(struct permit *t, const struct user_info *user, const struct http_request *req)
+{
+    struct apiserver *s = t->all->server;
+    const char *token = bearer_token(req);
+    _cleanup_(user_info_free_p) struct user_info *by_token =
+        token ? service_token_user(s, token, NULL, NULL, NULL) : NULL;
+    int64_t left = user->expires_ns - clock_now(s->clock);
+
+    if (by_token) {
+        t->token = xstrdup(token);
+        t->all->tokens++;
+    }
+    if (user->expires_ns == INT64_MAX)
+        return;
+    t->expiry = evtimer_new(s->base, on_expiry, t);
+    const struct timeval tv = {.tv_sec = MAX(left, (int64_t)0) / NSEC_PER_SEC + 1}; /* when it is surely over */
+    if (!t->expiry || evtimer_add(t->expiry, &tv) < 0)
+        abort(); /* out of memory */
+}
+
 void permits_hold(struct permits *p, const struct user_info *user, const struct access *a, struct http_request *req)
 {
     struct permit *t = xcalloc(1, sizeof(*t));
@@ -90,6 +132,7 @@ void permits_hold(struct permits *p, const struct user_info *user, const struct 
                                 .ns = keep(&t->text[4], a->ns),
                                 .name = keep(&t->text[5], a->name),
                                 .path = keep(&t->text[6], a->path)};
+    keep_credential(t, user, req);
     link_permit(&p->list, t);
     p->count++;
     t->leash = http_leash_new(req, release, t);
@@ -107,12 +150,12 @@ static bool account_gone(struct apiserver *s, const struct user_info *user)
     return !o || !streq(object_uid(o->value), user->uid);
 }
 
-static void end(struct permit *t)
+static bool holds(struct apiserver *s, const struct permit *t)
 {
-    log_info("stream ended: its right was taken away", "user", t->user->name, "verb", t->access.verb, "resource",
-             t->access.plural, "subresource", t->access.subresource, "namespace", t->access.ns, "name", t->access.name,
-             NULL);
-    http_leash_cut(t->leash);
+    _cleanup_(user_info_free_p) struct user_info *by_token =
+        t->token ? service_token_user(s, t->token, NULL, NULL, NULL) : NULL;
+
+    return (!t->token || by_token) && !account_gone(s, t->user) && authorize(s->rbac, t->user, &t->access, NULL);
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg)
@@ -126,7 +169,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
     sweep(p);
     for (struct permit *t = p->list, *next; t; t = next) {
         next = t->next;
-        if (t->ended || (!account_gone(s, t->user) && authorize(s->rbac, t->user, &t->access, NULL)))
+        if (t->ended || holds(s, t))
             continue;
         unlink_permit(t);
         link_permit(&ending, t);
@@ -137,7 +180,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
         t->ended = true;
         unlink_permit(t);
         link_permit(&p->list, t);
-        end(t);
+        end(t, "stream ended: its right was taken away");
     }
 }
 
@@ -147,6 +190,15 @@ void permits_review(void *arg)
 
     if (p->list && !evtimer_pending(p->turn, NULL))
         (void)evtimer_add(p->turn, &(struct timeval){0}); /* fails only without memory */
+}
+
+void permits_object_gone(struct permits *p, const struct resource *r)
+{
+    static const char *const plurals[] = {"pods", "secrets", "nodes"};
+
+    for (size_t i = 0; p && p->tokens && !*r->group && i < ARRAY_LEN(plurals); i++)
+        if (streq(r->plural, plurals[i]))
+            permits_review(p);
 }
 
 struct permits *permits_new(struct apiserver *s)

@@ -392,3 +392,15 @@ bool tls_peer_identity(struct ssl_st *ssl, char **ret_common_name, char ***ret_o
     *ret_organizations = organizations;
     return true;
 }
+
+int64_t tls_peer_expiry(struct ssl_st *ssl)
+{
+    X509 *cert = SSL_get1_peer_certificate(ssl);
+    struct tm end;
+    int64_t seconds = INT64_MAX;
+
+    if (cert && ASN1_TIME_to_tm(X509_get0_notAfter(cert), &end) == 1)
+        seconds = timegm(&end);
+    X509_free(cert);
+    return seconds;
+}

@@ -42,5 +42,7 @@ void tls_context_free(struct ssl_ctx_st *ctx);
 /* The verified client certificate's CN and every O (strv); false when there is none, or it has expired meanwhile.
  * Caller frees both. */
 bool tls_peer_identity(struct ssl_st *ssl, char **ret_common_name, char ***ret_organizations);
+/* Seconds since 1970 until which the client certificate is good; INT64_MAX when there is none. */
+int64_t tls_peer_expiry(struct ssl_st *ssl);
 /* Text of OpenSSL's error queue, which is emptied. */
 int tls_error(struct error *err, const char *what);

@@ -319,3 +319,32 @@ def test_others_can_verify_tokens(plane, alice):
     raw = base64.urlsafe_b64decode(signature + "==")
     public.verify(encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")),
                   signed.encode(), ec.ECDSA(hashes.SHA256()))
+
+
+def test_a_dry_run_makes_no_token(plane):
+    request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}}
+    answer = plane.open("POST", "/api/v1/namespaces/default/serviceaccounts/default/token?dryRun=All", request)
+    status = json.load(answer)["status"]
+    assert answer.status == 201 and status["token"] == "" and status["expirationTimestamp"]
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ServiceAccount"])
+def test_a_watch_ends_with_what_its_token_is_bound_to(plane, kind):
+    """And others go on."""
+    plane.kubectl("create", "serviceaccount", "watcher")
+    plane.kubectl("create", "clusterrolebinding", "watcher", "--clusterrole=view", "--serviceaccount=default:watcher")
+    plane.kubectl("create", "secret", "generic", "leash")
+    bound = ["--bound-object-kind=Secret", "--bound-object-name=leash"] if kind == "Secret" else []
+    path = "/api/v1/namespaces/default/configmaps?watch=1"
+    watch = plane.open("GET", path, token=plane.kubectl("create", "token", "watcher", *bound).strip())
+    other = plane.open("GET", path, token=plane.kubectl("create", "token", "watcher").strip())
+    assert watch.status == other.status == 200
+    plane.kubectl("delete", kind, "leash" if kind == "Secret" else "watcher")
+    watch.read()  # to the end, or the test takes too long
+    if kind == "Secret":
+        plane.kubectl("create", "configmap", "seen")
+        assert b"seen" in other.readline()
+        plane.kubectl("delete", "configmap", "seen")
+        plane.kubectl("delete", "serviceaccount", "watcher")
+    plane.kubectl("delete", "clusterrolebinding/watcher")
+    plane.kubectl("delete", "secret", "leash", "--ignore-not-found")

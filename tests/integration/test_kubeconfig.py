@@ -104,3 +104,13 @@ def test_no_data(holt, tmp_path):
                               capture_output=True, text=True)
         assert done.returncode == 1 and message in done.stderr
     assert not os.listdir(tmp_path)
+
+
+def test_a_watch_ends_when_it_expires(up, make, tmp_path):
+    path = tmp_path / "short"
+    up.kubectl("create", "clusterrolebinding", "eve", "--clusterrole=view", "--user=eve")
+    path.write_text(make("--user", "eve", "--ttl", "10s"))
+    watch = up.popen("kubectl", f"--kubeconfig={path}", "get", "namespaces", "--watch", "-o", "name")
+    assert watch.stdout.readline() == "namespace/default\n"
+    watch.wait(60)  # by itself
+    up.kubectl("delete", "clusterrolebinding", "eve")
