@@ -17,8 +17,8 @@ struct entry {
 struct openapi {
     const struct resource_table *table;
     struct hashmap entries; /* path → struct entry */
-    struct document *root;
-    uint64_t root_changes; /* of the table, when root was made */
+    struct document *root, *v2;
+    uint64_t root_changes, v2_changes; /* of the table, when they were made */
 };
 
 static void entry_free(void *value)
@@ -46,6 +46,7 @@ void openapi_free(struct openapi *o)
 {
     hashmap_free(&o->entries, entry_free);
     document_free(o->root);
+    document_free(o->v2);
     free(o);
 }
 
@@ -386,4 +387,27 @@ const struct document *openapi_root(struct openapi *o)
     o->root = document_from_json(v);
     o->root_changes = resource_table_changes(o->table);
     return o->root;
+}
+
+const struct document *openapi_v2(struct openapi *o)
+{
+    size_t count;
+    const struct resource *const *list = resource_table_list(o->table, &count);
+
+    if (o->v2 && o->v2_changes == resource_table_changes(o->table))
+        return o->v2;
+    _cleanup_json_ struct json *all = openapi_v2_make(), *done = json_object_make();
+    for (size_t i = 0; i < count; i++) {
+        _cleanup_free_ char *path = document_path(list[i]);
+        if (json_has(done, path))
+            continue;
+        json_set_bool(done, path, true);
+        const struct document *d = openapi_document(o, path);
+        _cleanup_json_ struct json *v3 = json_parse(d->text, d->len, NULL);
+        openapi_v2_add(all, v3);
+    }
+    document_free(o->v2);
+    o->v2 = document_from_json(all);
+    o->v2_changes = resource_table_changes(o->table);
+    return o->v2;
 }

@@ -12,7 +12,7 @@
 #include "apiserver/document.h"
 #include "apiserver/resource.h"
 
-/* GET /openapi/v2 gets an empty body of this type: clients accept it, and need no more. */
+/* GET /openapi/v2 in this form (kubectl's, when it finds no v3) gets an empty body, which is accepted. */
 #define OPENAPI_V2_CONTENT_TYPE "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 struct openapi;
@@ -26,3 +26,9 @@ DEFINE_CLEANUP(openapi_free, struct openapi *);
 const struct document *openapi_root(struct openapi *o);
 /* GET /openapi/v3/PATH, PATH being "api/v1" or "apis/GROUP/VERSION". NULL when there is no such version. */
 const struct document *openapi_document(struct openapi *o, const char *path);
+/* GET /openapi/v2 as JSON: all versions in one document. Makes it anew when the table has changed: not cheap. */
+const struct document *openapi_v2(struct openapi *o);
+
+/* For openapi.c: an empty document of v2, and what one of v3 adds to it. */
+struct json *openapi_v2_make(void);
+void openapi_v2_add(struct json *document, const struct json *v3);

@@ -110,6 +110,16 @@ static void answer_openapi(struct static_paths *p, struct http_request *req, con
     answer_document(req, d, "application/json", hash && *hash ? "public, immutable" : "no-cache, private");
 }
 
+static void answer_openapi_v2(struct static_paths *p, struct http_request *req)
+{
+    const char *accept = http_header(req, "Accept");
+
+    if (accept && strstr(accept, "proto-openapi"))
+        http_respond(req, 200, OPENAPI_V2_CONTENT_TYPE, "", 0);
+    else
+        answer_document(req, openapi_v2(p->openapi), "application/json", "no-cache, private");
+}
+
 void static_paths_answer(struct static_paths *p, struct http_request *req, const char *path)
 {
     _cleanup_free_ char *clean = xstrdup(path);
@@ -130,7 +140,7 @@ void static_paths_answer(struct static_paths *p, struct http_request *req, const
     else if (p->key_set && streq(clean, "/openid/v1/jwks"))
         http_respond(req, 200, "application/jwk-set+json", p->key_set, strlen(p->key_set));
     else if (streq(clean, "/openapi/v2"))
-        http_respond(req, 200, OPENAPI_V2_CONTENT_TYPE, "", 0);
+        answer_openapi_v2(p, req);
     else if (streq(clean, "/openapi/v3"))
         answer_document(req, openapi_root(p->openapi), "application/json", "no-cache, private");
     else if ((rest = str_skip_prefix(clean, "/openapi/v3/")))

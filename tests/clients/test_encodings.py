@@ -211,3 +211,34 @@ def test_create_everything_that_kubectl_can(plane):
     assert plane.kubectl("create", "token", "k").count(".") == 2
     for words in ("deployment k --image=host", "job k --image=host", "cronjob k --image=host --schedule=@daily", "ingress k --rule=x/=s:80"):
         assert "created" not in plane.kubectl("create", *words.split(), ok=False), words
+
+
+def refs(v):
+    if isinstance(v, dict):
+        for k, x in v.items():
+            if k == "$ref" and isinstance(x, str):
+                yield x
+            else:
+                yield from refs(x)
+    elif isinstance(v, list):
+        for x in v:
+            yield from refs(x)
+
+
+def test_openapi_v2(plane):
+    answer = plane.open("GET", "/openapi/v2", headers={"Accept": "application/json"})
+    document, etag = json.load(answer), answer.headers["ETag"]
+    assert document["swagger"] == "2.0"
+    assert {r.removeprefix("#/definitions/") for r in refs(document)} <= set(document["definitions"])
+    by_kind = {(k["group"], k["version"], k["kind"]): d for d in document["definitions"].values()
+               for k in d.get("x-kubernetes-group-version-kind", [])}
+    pod = by_kind["", "v1", "Pod"]
+    assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
+    assert by_kind["agents.x-k8s.io", "v1beta1", "Sandbox"]["properties"]["spec"]["type"] == "object"
+    assert ("example.com", "v1", "Thing") in by_kind
+    create = document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"]
+    assert create["parameters"][0]["schema"]["$ref"].endswith("v1.Pod") and create["responses"]["201"]
+    assert "nullable" not in json.dumps(document["definitions"]["io.k8s.api.core.v1.Pod"])
+    assert plane.open("GET", "/openapi/v2", headers={"Accept": "application/json", "If-None-Match": etag}).status == 304
+    empty = plane.open("GET", "/openapi/v2", headers={"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"})
+    assert empty.read() == b"" and "proto-openapi.spec.v2.v1.0" in empty.headers["Content-Type"]
