@@ -7,9 +7,9 @@
 
 #include <inttypes.h>
 
-/* Lists of more items are sent in slices, of so many items or a little more than so many bytes. */
+/* Lists of more items are sent in slices, of a little more than so much time or so many bytes. */
 #define LONG_ITEMS 100
-#define SLICE_ITEMS 16
+#define SLICE_NS (40 * 1000)
 #define SLICE_BYTES (16u << 10)
 
 struct long_list {
@@ -145,18 +145,18 @@ static void end(struct long_list *l)
 static void wait_turn(struct long_list *l)
 {
     l->waiting = true;
-    http_set_low_priority(l->x->req,
-                          fair_queue_push(l->x->call.server->queue, l->x->user->name, &l->x->waiting));
+    http_set_low_priority(l->x->req, fair_queue_push(l->x->call.server->queue, l->x->user->name, &l->x->waiting));
 }
 
 static void send_slice(struct long_list *l, struct strbuf *text)
 {
     const struct api_result *r = &l->x->call.result;
     enum answer_encoding encoding = l->x->type.encoding;
-    size_t last = l->at + MIN(r->item_count - l->at, (size_t)SLICE_ITEMS);
+    int64_t until = time_monotonic_ns() + SLICE_NS;
 
-    for (; l->at < last && text->len < SLICE_BYTES; l->at++)
-        (void)write_item(l->x, encoding, l->at, l->table, text); /* it has been measured, or is text */
+    do                                                             /* one at least, there is no end of an empty slice */
+        (void)write_item(l->x, encoding, l->at++, l->table, text); /* it has been measured, or is text */
+    while (l->at < r->item_count && text->len < SLICE_BYTES && time_monotonic_ns() < until);
     bool complete = l->at == r->item_count;
     if (complete)
         write_end(encoding, text);
@@ -171,11 +171,12 @@ static void measure_slice(struct long_list *l)
 {
     const struct api_result *r = &l->x->call.result;
     _cleanup_(strbuf_free) struct strbuf text = {0};
-    size_t last = l->at + MIN(r->item_count - l->at, (size_t)SLICE_ITEMS);
+    int64_t until = time_monotonic_ns() + SLICE_NS;
 
-    for (; l->at < last && l->x->type.encoding == ENCODING_PROTOBUF; l->at++)
-        if (write_item(l->x, ENCODING_PROTOBUF, l->at, NULL, &text) < 0)
+    do
+        if (write_item(l->x, ENCODING_PROTOBUF, l->at++, NULL, &text) < 0)
             l->x->type.encoding = ENCODING_JSON;
+    while (l->at < r->item_count && l->x->type.encoding == ENCODING_PROTOBUF && time_monotonic_ns() < until);
     l->items_len += text.len;
     if (l->x->type.encoding == ENCODING_PROTOBUF && l->at < r->item_count)
         wait_turn(l);
