@@ -61,7 +61,11 @@ class ControlPlane:
         self.process.wait(20)
 
     def close(self):
-        self.stop()
+        try:
+            self.stop()
+        finally:  # one that does not end must not disturb the tests that follow
+            self.process.kill()
+            self.process.wait()
         shutil.rmtree(self.dir)
 
     def kubectl(self, *args, ok=True, stdin=None, timeout=30):
