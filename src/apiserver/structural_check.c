@@ -90,8 +90,6 @@ static void check_unsupported(struct checker *c, const struct place *p)
         forbid(c, p, "uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic");
     if (json_is(json_get(p->schema, "items"), JSON_ARRAY))
         forbid(c, p, "items", "items must be a schema object and not an array");
-    if (json_is(json_get(p->schema, "additionalProperties"), JSON_BOOL) && !is_true(p->schema, "additionalProperties"))
-        forbid(c, p, "additionalProperties", "additionalProperties cannot be set to false");
     if (json_get(p->schema, "additionalProperties") && json_size(json_get(p->schema, "properties")))
         forbid(c, p, "additionalProperties", "additionalProperties and properties are mutual exclusive");
     if (json_has(p->schema, "x-kubernetes-preserve-unknown-fields") &&
@@ -131,7 +129,7 @@ static void check_type(struct checker *c, const struct place *p)
     _cleanup_free_ char *field = field_of(p, "type");
 
     if (is_true(p->schema, "x-kubernetes-int-or-string")) {
-        if (*type)
+        if (*type && !streq(type, "integer") && !streq(type, "string"))
             field_invalid_str(c->errors, field, type, "must be empty if x-kubernetes-int-or-string is true");
         return;
     }
@@ -288,23 +286,25 @@ static void check_default(struct checker *c, const struct place *p)
 /* --- rules --- */
 
 static void check_program(struct checker *c, const struct place *p, const char *text, const char *field,
-                          const char *wanted)
+                          const char *wanted, bool optional_old)
 {
     static const struct schema_context nowhere;
     _cleanup_error_ struct error err = ERROR_INIT;
     _cleanup_(cel_free_p) struct cel_program *program = cel_compile(text, structural_rule_variables, &err);
     struct schema_node node =
         p->whole_object ? schema_root(&nowhere, p->schema) : schema_node_make(&nowhere, p->schema);
-    const struct schema_node nodes[] = {node, node};
+    const struct schema_node nodes[] = {node, optional_old ? (struct schema_node){0} : node};
 
     if (!program) {
         field_invalid_str(c->errors, field, text, "compilation failed: %s", error_text(&err));
         return;
     }
-    if (!c->references && cel_check_fields(program, nodes, &err) < 0)
-        field_invalid_str(c->errors, field, text, "compilation failed: %s", error_text(&err));
     if (!cel_may_give(program, wanted))
         field_invalid_str(c->errors, field, text, "must evaluate to a %s", wanted);
+    else if (!c->references && cel_check_schemas(program, nodes, wanted, &err) < 0)
+        field_invalid_str(c->errors, field, text, "compilation failed: %s", error_text(&err));
+    if (optional_old && streq(wanted, "bool") && !cel_mentions(program, "oldSelf"))
+        field_invalid_str(c->errors, field, text, "optionalOldSelf may not be set if oldSelf is not used in the rule");
     if (p->uncorrelated && cel_mentions(program, "oldSelf"))
         field_invalid_str(c->errors, field, text, "oldSelf cannot be used on the uncorrelatable portion of the schema");
 }
@@ -318,18 +318,19 @@ static void check_rule(struct checker *c, const struct place *p, size_t i)
     struct field_path here = {.parent = &rules, .index = i};
     struct place at = {.schema = rule, .path = &here};
     const char *text = text_of(rule, "rule"), *message = text_of(rule, "message"), *reason = text_of(rule, "reason");
+    bool optional_old = is_true(rule, "optionalOldSelf");
     _cleanup_free_ char *rule_field = field_of(&at, "rule"), *message_field = field_of(&at, "messageExpression");
 
     if (!text[strspn(text, " \t\r\n")])
         field_required(c->errors, rule_field, "rule is not specified");
     else
-        check_program(c, p, text, rule_field, "bool");
+        check_program(c, p, text, rule_field, "bool", optional_old);
     if (strchr(message, '\n'))
         refuse(c, &at, "message", "message must not contain line breaks");
     if (strchr(text, '\n') && !*message && !json_has(rule, "messageExpression"))
         demand(c, &at, "message", "message must be specified if rule contains line breaks");
     if (json_has(rule, "messageExpression"))
-        check_program(c, p, text_of(rule, "messageExpression"), message_field, "string");
+        check_program(c, p, text_of(rule, "messageExpression"), message_field, "string", optional_old);
     if (*reason && !in_list(reasons, reason)) {
         _cleanup_free_ char *field = field_of(&at, "reason");
         field_not_supported_str(c->errors, field, reason, reasons);

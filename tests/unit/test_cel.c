@@ -433,19 +433,43 @@ static void test_old_self(void **state UNUSED)
     assert_false(holds);
 }
 
-static void test_check_fields(void **state UNUSED)
+static void test_check_schemas(void **state UNUSED)
 {
     static const char schema_text[] =
         "{'type':'object','properties':{'a':{'type':'object','properties':{'b':{'type':'string'},'x-y':{'type':"
         "'string'}}},'l':{'type':'array','items':{'type':'object','properties':{'k':{'type':'string'}}}},'m':{'type':"
         "'object','additionalProperties':{'type':'object','properties':{'v':{}}}},'any':{'type':'object','x-kubernetes-"
-        "preserve-unknown-fields':true}}}";
+        "preserve-unknown-fields':true},'n':{'type':'integer'},'d':{'type':'number'},'f':{'type':'boolean'},'t':{"
+        "'type':'string','format':'date-time'},'u':{'type':'string','format':'duration'},'i':{'x-kubernetes-int-or-"
+        "string':true},'z':{'type':'string','nullable':true}}}";
     static const struct row rows[] = {
+        {"self.n > 1 && self.n > 1.5 && self.d == 1 && self.n != self.d", ""},
+        {"self.n > 'a'", "found no matching overload for '_>_' applied to '(int, string)'"},
+        {"'1' == self.n", "'_==_' applied to '(string, int)'"},
+        {"self.n + self.a.b == 'x'", "'_+_' applied to '(int, string)'"},
+        {"self.n * 2 == 4 && self.a.b + 'x' == '' && self.l + self.l == []", ""},
+        {"self.a.b * 2 == 4", "'_*_' applied to '(string, int)'"},
+        {"self.n", "must evaluate to a bool"},
+        {"self.f", ""},
+        {"!self.f || self.n", "expected type 'bool' but found 'int'"},
+        {"self.f ? self.n : self.d", ""},
+        {"self.f ? self.n : self.n", "must evaluate to a bool"},
+        {"self.n ? true : false", "expected type 'bool' but found 'int'"},
+        {"self.l.all(x, x.k)", "expected type 'bool' but found 'string'"},
+        {"self.l.all(i, x, x.k)", "expected type 'bool' but found 'string'"},
+        {"self.l.map(x, x.k).size() == 1", ""},
+        {"self.n.startsWith('a')", "'startsWith' applied to 'int'"},
+        {"self.t > timestamp('2020-01-01T00:00:00Z') && self.t + self.u > self.t && self.t - self.t < self.u", ""},
+        {"self.t == 'x'", "'_==_' applied to '(google.protobuf.Timestamp, string)'"},
+        {"self.i == 1 || self.i == 'x' || self.z == null || self.z == 'x'", ""},
+        {"self.?n.orValue(1) == 1 && self.?n == optional.of(1) && self.?a.b.orValue('') == ''", ""},
+        {"dyn(self.n) == 'a'", ""},
+        {"self.m == {} && self.l == [] && self.m != self.l", "'_!=_' applied to '(map, list)'"},
         {"self.a.b == oldSelf.a.b", ""},
         {"self.a.x__dash__y == ''", ""},
         {"self.a.c == ''", "undefined field 'c'"},
         {"has(self.a.c)", "undefined field 'c'"},
-        {"oldSelf.z == 1", "undefined field 'z'"},
+        {"oldSelf.y == 1", "undefined field 'y'"},
         {"self.l.all(x, x.k == '')", ""},
         {"self.l.all(x, x.z == '')", "undefined field 'z'"},
         {"self.l.all(i, x, x.k == '' && i == 0)", ""},
@@ -468,7 +492,7 @@ static void test_check_fields(void **state UNUSED)
         _cleanup_(cel_free_p) struct cel_program *p = cel_compile(rows[i].expression, variables, &err);
         if (!p)
             fail_msg("%s: %s", rows[i].expression, error_text(&err));
-        int r = cel_check_fields(p, nodes, &err);
+        int r = cel_check_schemas(p, nodes, "bool", &err);
         if (*rows[i].result ? r == 0 || !strstr(error_text(&err), rows[i].result) : r != 0)
             fail_msg("%s: %s", rows[i].expression, r ? error_text(&err) : "accepted");
     }
@@ -518,10 +542,10 @@ static void test_limits(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_literals), cmocka_unit_test(test_operators),    cmocka_unit_test(test_members),
-        cmocka_unit_test(test_macros),   cmocka_unit_test(test_strings),      cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_times),    cmocka_unit_test(test_libraries),    cmocka_unit_test(test_schema_types),
-        cmocka_unit_test(test_old_self), cmocka_unit_test(test_check_fields), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_literals), cmocka_unit_test(test_operators),     cmocka_unit_test(test_members),
+        cmocka_unit_test(test_macros),   cmocka_unit_test(test_strings),       cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_times),    cmocka_unit_test(test_libraries),     cmocka_unit_test(test_schema_types),
+        cmocka_unit_test(test_old_self), cmocka_unit_test(test_check_schemas), cmocka_unit_test(test_limits),
     };
 
     return cmocka_run_group_tests_name("cel", tests, NULL, NULL);

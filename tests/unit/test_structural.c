@@ -244,10 +244,10 @@ static void test_check_schema(void **state UNUSED)
          "values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\""},
         {"{'type':'object','$ref':'#/"
          "x','properties':{'a':{'type':'array','uniqueItems':true,'items':{'type':'string'}},"
-         "'b':{'type':'object','additionalProperties':false}}}",
+         "'b':{'type':'object','properties':{'c':{'type':'string'}},'additionalProperties':false}}}",
          "S.$ref: Forbidden: $ref is not supported; S.properties[a].uniqueItems: Forbidden: uniqueItems cannot be set "
          "to true since the runtime complexity becomes quadratic; S.properties[b].additionalProperties: Forbidden: "
-         "additionalProperties cannot be set to false"},
+         "additionalProperties and properties are mutual exclusive"},
         {"{'type':'object','properties':{'a':{'type':'string'}},'oneOf':[{'required':['a']},{'properties':{'a':{'type':"
          "'string'},'b':{'pattern':'('}}}]}",
          "S.oneOf[1].properties[a].type: Forbidden: must be empty to be structural; S.oneOf[1].properties[b]: Required "

@@ -63,10 +63,12 @@ bool cel_mentions(const struct cel_program *p, const char *variable);
 bool cel_may_give(const struct cel_program *p, const char *type);
 
 /*
- * Finds selections of fields that no object of the schemas can have: `undefined field 'x'`. schemas come in the order
- * of the variables; unknown nodes for those without.
+ * What can be said without values, when objects are as the schemas say: no field is selected that there cannot be, the
+ * types of operands go together, and the whole is of the wanted type ("bool"), as far as each is known. schemas come in
+ * the order of the variables; unknown nodes for those without.
  */
-int cel_check_fields(const struct cel_program *p, const struct schema_node *schemas, struct error *err);
+int cel_check_schemas(const struct cel_program *p, const struct schema_node *schemas, const char *wanted,
+                      struct error *err);
 
 /*
  * Evaluation. Errors: EINVAL, the expression failed (no such key, overflow, wrong types, not a bool/string); ENOSPC, it

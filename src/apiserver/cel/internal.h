@@ -7,6 +7,7 @@
 #include "apiserver/cel/cel.h"
 #include "apiserver/regex.h"
 #include "base/arena.h"
+#include "base/ip_range.h"
 #include "base/strbuf.h"
 #include "kube/quantity.h"
 
@@ -58,8 +59,8 @@ struct cel_value {
         const struct cel_value *optional; /* NULL: none */
         const struct quantity *quantity;
         const struct cel_url *url;
-        const struct cel_ip *ip; /* CIDR too: with bits */
-        const struct cel_range *cidr;
+        const struct ip_address *ip; /* CIDR too: with bits */
+        const struct ip_range *cidr;
     };
 };
 
@@ -324,9 +325,7 @@ void cel_write_duration(int64_t ns, struct strbuf *out);
 /* The text of string(v), for every type that has one. */
 bool cel_write_text(const struct cel_value *v, struct strbuf *out);
 /* net.c */
-void cel_write_ip(const struct cel_ip *ip, struct strbuf *out);
-bool cel_ip_equal(const struct cel_ip *a, const struct cel_ip *b);
-void cel_write_cidr(const struct cel_range *r, struct strbuf *out);
-bool cel_cidr_equal(const struct cel_range *a, const struct cel_range *b);
+void cel_write_cidr(const struct ip_range *r, struct strbuf *out);
+bool cel_cidr_equal(const struct ip_range *a, const struct ip_range *b);
 /* url.c */
 bool cel_url_equal(const struct cel_url *a, const struct cel_url *b);

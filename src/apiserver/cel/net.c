@@ -4,88 +4,28 @@
 
 #include <arpa/inet.h>
 
-struct cel_ip {
-    unsigned char bytes[16];
-    bool v4;
-};
-
-struct cel_range {
-    struct cel_ip ip;
-    unsigned bits;
-};
-
-static unsigned width(const struct cel_ip *ip)
+void cel_write_cidr(const struct ip_range *r, struct strbuf *out)
 {
-    return ip->v4 ? 32 : 128;
-}
-
-static bool parse_ip(struct cel_string s, struct cel_ip *ret)
-{
-    char text[INET6_ADDRSTRLEN];
-
-    if (s.len >= sizeof(text) || memchr(s.data, 0, s.len))
-        return false;
-    memcpy(text, s.data, s.len);
-    text[s.len] = '\0';
-    *ret = (struct cel_ip){.v4 = !strchr(text, ':')};
-    if (inet_pton(ret->v4 ? AF_INET : AF_INET6, text, ret->bytes) != 1)
-        return false;
-    /* An IPv4 address within an IPv6 one is two things at once, and refused. */
-    return ret->v4 || !strchr(text, '.');
-}
-
-static bool parse_range(struct cel_string s, struct cel_range *ret)
-{
-    const char *slash = memchr(s.data, '/', s.len);
-    char text[4] = "";
-    uint64_t bits;
-
-    if (!slash || !parse_ip((struct cel_string){s.data, (size_t)(slash - s.data)}, &ret->ip))
-        return false;
-    size_t len = s.len - (size_t)(slash + 1 - s.data);
-    if (len == 0 || len >= sizeof(text) || (slash[1] == '0' && len > 1))
-        return false;
-    memcpy(text, slash + 1, len);
-    if (strlen(text) != len || !parse_u64(text, &bits) || bits > width(&ret->ip))
-        return false;
-    ret->bits = (unsigned)bits;
-    return true;
-}
-
-void cel_write_ip(const struct cel_ip *ip, struct strbuf *out)
-{
-    char text[INET6_ADDRSTRLEN];
-
-    strbuf_adds(out, inet_ntop(ip->v4 ? AF_INET : AF_INET6, ip->bytes, text, sizeof(text)));
-}
-
-void cel_write_cidr(const struct cel_range *r, struct strbuf *out)
-{
-    cel_write_ip(&r->ip, out);
+    ip_write(&r->ip, out);
     strbuf_addf(out, "/%u", r->bits);
 }
 
-bool cel_ip_equal(const struct cel_ip *a, const struct cel_ip *b)
+bool cel_cidr_equal(const struct ip_range *a, const struct ip_range *b)
 {
-    return a->v4 == b->v4 && memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+    return a->bits == b->bits && ip_equal(&a->ip, &b->ip);
 }
 
-bool cel_cidr_equal(const struct cel_range *a, const struct cel_range *b)
+static struct cel_value ip_value(struct cel_eval *ev, const struct ip_address *ip)
 {
-    return a->bits == b->bits && cel_ip_equal(&a->ip, &b->ip);
-}
-
-static struct cel_value ip_value(struct cel_eval *ev, const struct cel_ip *ip)
-{
-    struct cel_ip *copy = arena_alloc(&ev->arena, sizeof(*copy));
+    struct ip_address *copy = arena_alloc(&ev->arena, sizeof(*copy));
 
     *copy = *ip;
     return (struct cel_value){.type = CEL_IP, .ip = copy};
 }
 
-static struct cel_value range_value(struct cel_eval *ev, const struct cel_range *r)
+static struct cel_value range_value(struct cel_eval *ev, const struct ip_range *r)
 {
-    struct cel_range *copy = arena_alloc(&ev->arena, sizeof(*copy));
+    struct ip_range *copy = arena_alloc(&ev->arena, sizeof(*copy));
 
     *copy = *r;
     return (struct cel_value){.type = CEL_CIDR, .cidr = copy};
@@ -93,9 +33,9 @@ static struct cel_value range_value(struct cel_eval *ev, const struct cel_range 
 
 static struct cel_value is_ip(struct cel_eval *ev UNUSED, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_ip ip;
+    struct ip_address ip;
 
-    return cel_is(a, CEL_STRING) ? cel_bool(parse_ip(a->s, &ip)) : cel_no_overload();
+    return cel_is(a, CEL_STRING) ? cel_bool(ip_parse(a->s.data, a->s.len, &ip)) : cel_no_overload();
 }
 
 static struct cel_value bad_ip(struct cel_eval *ev, struct cel_string s)
@@ -106,31 +46,31 @@ static struct cel_value bad_ip(struct cel_eval *ev, struct cel_string s)
 
 static struct cel_value make_ip(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_ip ip;
+    struct ip_address ip;
 
     if (!cel_is(a, CEL_STRING))
         return cel_no_overload();
-    return parse_ip(a->s, &ip) ? ip_value(ev, &ip) : bad_ip(ev, a->s);
+    return ip_parse(a->s.data, a->s.len, &ip) ? ip_value(ev, &ip) : bad_ip(ev, a->s);
 }
 
 static struct cel_value is_canonical(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
 {
     _cleanup_(strbuf_free) struct strbuf text = {0};
-    struct cel_ip ip;
+    struct ip_address ip;
 
     if (!cel_is(a, CEL_STRING))
         return cel_no_overload();
-    if (!parse_ip(a->s, &ip))
+    if (!ip_parse(a->s.data, a->s.len, &ip))
         return bad_ip(ev, a->s);
-    cel_write_ip(&ip, &text);
+    ip_write(&ip, &text);
     return cel_bool(text.len == a->s.len && memcmp(strbuf_str(&text), a->s.data, text.len) == 0);
 }
 
 static struct cel_value is_range(struct cel_eval *ev UNUSED, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_range r;
+    struct ip_range r;
 
-    return cel_is(a, CEL_STRING) ? cel_bool(parse_range(a->s, &r)) : cel_no_overload();
+    return cel_is(a, CEL_STRING) ? cel_bool(ip_range_parse(a->s.data, a->s.len, &r)) : cel_no_overload();
 }
 
 static struct cel_value bad_range(struct cel_eval *ev, struct cel_string s)
@@ -141,11 +81,11 @@ static struct cel_value bad_range(struct cel_eval *ev, struct cel_string s)
 
 static struct cel_value make_range(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_range r;
+    struct ip_range r;
 
     if (!cel_is(a, CEL_STRING))
         return cel_no_overload();
-    return parse_range(a->s, &r) ? range_value(ev, &r) : bad_range(ev, a->s);
+    return ip_range_parse(a->s.data, a->s.len, &r) ? range_value(ev, &r) : bad_range(ev, a->s);
 }
 
 static struct cel_value family(struct cel_eval *ev UNUSED, const struct cel_value *a, size_t count UNUSED)
@@ -153,46 +93,36 @@ static struct cel_value family(struct cel_eval *ev UNUSED, const struct cel_valu
     return cel_is(a, CEL_IP) ? cel_int(a->ip->v4 ? 4 : 6) : cel_no_overload();
 }
 
-/* The first `bits` bits of both are the same. */
-static bool same_prefix(const unsigned char *a, const unsigned char *b, unsigned bits)
-{
-    unsigned whole = bits / 8, rest = bits % 8;
-
-    if (memcmp(a, b, whole) != 0)
-        return false;
-    return rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0;
-}
-
-static bool within(const struct cel_ip *ip, const char *v4, unsigned bits4, const char *v6, unsigned bits6)
+static bool within(const struct ip_address *ip, const char *v4, unsigned bits4, const char *v6, unsigned bits6)
 {
     unsigned char net[16] = {0};
 
     return inet_pton(ip->v4 ? AF_INET : AF_INET6, ip->v4 ? v4 : v6, net) == 1 &&
-           same_prefix(ip->bytes, net, ip->v4 ? bits4 : bits6);
+           ip_same_prefix(ip->bytes, net, ip->v4 ? bits4 : bits6);
 }
 
-static bool unspecified(const struct cel_ip *ip)
+static bool unspecified(const struct ip_address *ip)
 {
     return within(ip, "0.0.0.0", 32, "::", 128);
 }
 
-static bool loopback(const struct cel_ip *ip)
+static bool loopback(const struct ip_address *ip)
 {
     return within(ip, "127.0.0.0", 8, "::1", 128);
 }
 
-static bool link_local_multicast(const struct cel_ip *ip)
+static bool link_local_multicast(const struct ip_address *ip)
 {
     /* In IPv6 the scope is what counts, not the flags before it. */
     return ip->v4 ? within(ip, "224.0.0.0", 24, "::", 0) : ip->bytes[0] == 0xff && (ip->bytes[1] & 0x0f) == 2;
 }
 
-static bool link_local(const struct cel_ip *ip)
+static bool link_local(const struct ip_address *ip)
 {
     return within(ip, "169.254.0.0", 16, "fe80::", 10);
 }
 
-static bool global(const struct cel_ip *ip)
+static bool global(const struct ip_address *ip)
 {
     return !unspecified(ip) && !loopback(ip) && !link_local(ip) && !within(ip, "224.0.0.0", 4, "ff00::", 8) &&
            !(ip->v4 && within(ip, "255.255.255.255", 32, "::", 0));
@@ -209,35 +139,32 @@ PREDICATE(is_link_local_multicast, link_local_multicast)
 PREDICATE(is_link_local, link_local)
 PREDICATE(is_global, global)
 
-static bool contains_range(const struct cel_range *r, const struct cel_ip *ip, unsigned bits)
-{
-    return r->ip.v4 == ip->v4 && bits >= r->bits && same_prefix(r->ip.bytes, ip->bytes, r->bits);
-}
-
 static struct cel_value contains_ip(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_ip ip;
+    struct ip_address ip;
 
     if (!cel_is(&a[0], CEL_CIDR))
         return cel_no_overload();
     if (cel_is(&a[1], CEL_IP))
-        return cel_bool(contains_range(a[0].cidr, a[1].ip, width(a[1].ip)));
+        return cel_bool(ip_range_holds(a[0].cidr, a[1].ip, ip_width(a[1].ip)));
     if (!cel_is(&a[1], CEL_STRING))
         return cel_no_overload();
-    return parse_ip(a[1].s, &ip) ? cel_bool(contains_range(a[0].cidr, &ip, width(&ip))) : bad_ip(ev, a[1].s);
+    return ip_parse(a[1].s.data, a[1].s.len, &ip) ? cel_bool(ip_range_holds(a[0].cidr, &ip, ip_width(&ip)))
+                                                  : bad_ip(ev, a[1].s);
 }
 
 static struct cel_value contains_cidr(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
 {
-    struct cel_range r;
+    struct ip_range r;
 
     if (!cel_is(&a[0], CEL_CIDR))
         return cel_no_overload();
     if (cel_is(&a[1], CEL_CIDR))
-        return cel_bool(contains_range(a[0].cidr, &a[1].cidr->ip, a[1].cidr->bits));
+        return cel_bool(ip_range_holds(a[0].cidr, &a[1].cidr->ip, a[1].cidr->bits));
     if (!cel_is(&a[1], CEL_STRING))
         return cel_no_overload();
-    return parse_range(a[1].s, &r) ? cel_bool(contains_range(a[0].cidr, &r.ip, r.bits)) : bad_range(ev, a[1].s);
+    return ip_range_parse(a[1].s.data, a[1].s.len, &r) ? cel_bool(ip_range_holds(a[0].cidr, &r.ip, r.bits))
+                                                       : bad_range(ev, a[1].s);
 }
 
 static struct cel_value range_ip(struct cel_eval *ev, const struct cel_value *a, size_t count UNUSED)
@@ -249,8 +176,8 @@ static struct cel_value masked(struct cel_eval *ev, const struct cel_value *a, s
 {
     if (!cel_is(a, CEL_CIDR))
         return cel_no_overload();
-    struct cel_range r = *a->cidr;
-    for (unsigned i = r.bits; i < width(&r.ip); i++)
+    struct ip_range r = *a->cidr;
+    for (unsigned i = r.bits; i < ip_width(&r.ip); i++)
         r.ip.bytes[i / 8] &= (unsigned char)~(0x80u >> i % 8);
     return range_value(ev, &r);
 }

@@ -411,7 +411,7 @@ bool cel_write_text(const struct cel_value *v, struct strbuf *out)
         cel_write_duration(v->i, out);
         return true;
     case CEL_IP:
-        cel_write_ip(v->ip, out);
+        ip_write(v->ip, out);
         return true;
     case CEL_CIDR:
         cel_write_cidr(v->cidr, out);

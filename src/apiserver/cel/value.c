@@ -452,7 +452,7 @@ bool cel_equal(struct cel_eval *ev, const struct cel_value *a, const struct cel_
     case CEL_URL:
         return cel_url_equal(a->url, b->url);
     case CEL_IP:
-        return cel_ip_equal(a->ip, b->ip);
+        return ip_equal(a->ip, b->ip);
     case CEL_CIDR:
         return cel_cidr_equal(a->cidr, b->cidr);
     default:
