@@ -89,6 +89,14 @@ static void mark(const struct api_call *c, struct json *object, int64_t grace)
     }
 }
 
+/* What a deletion that is complete answers. */
+static struct json *deleted_answer(const struct api_call *c, const struct json *last)
+{
+    struct api_subject s = api_subject(c);
+
+    return c->resource->returns_deleted ? object_shown(c->resource, last) : status_success(&s, object_uid(last));
+}
+
 static int remove_now(struct api_call *c, struct stored *current, struct json *last)
 {
     struct apiserver *s = c->server;
@@ -101,11 +109,8 @@ static int remove_now(struct api_call *c, struct stored *current, struct json *l
         (void)api_fail_store(c, &err);
         error_clear(&err);
     } else {
-        struct api_subject subject = api_subject(c);
         c->result.revision = store_revision(s->store);
-        (void)api_answer(c, 200,
-                         c->resource->returns_deleted ? object_shown(c->resource, kept)
-                                                      : status_success(&subject, object_uid(kept)));
+        (void)api_answer(c, 200, deleted_answer(c, kept));
         api_after_change(s, c->resource, before->value, NULL);
     }
     json_unref(kept);
@@ -152,7 +157,7 @@ static int delete_one(struct api_call *c, const struct delete_options *o, struct
     if (held || grace > 0)
         mark(c, object, grace);
     if (o->dry_run)
-        return api_answer(c, 200, object_shown(c->resource, object));
+        return api_answer(c, 200, held || grace > 0 ? object_shown(c->resource, object) : deleted_answer(c, object));
     if (held || grace > 0)
         return keep_marked(c, current, take_ptr(object));
     return remove_now(c, current, take_ptr(object));

@@ -73,8 +73,9 @@ static int choose_page(struct api_call *c, struct page *ret)
     if (o->resource_version && *o->resource_version) {
         uint64_t parsed;
         if (!parse_u64(o->resource_version, &parsed) || parsed > INT64_MAX)
-            return api_fail(c, status_invalid_options("ListOptions", "resourceVersion", "FieldValueInvalid",
-                                                      "Invalid value: not a resource version"));
+            return api_fail(c, status_bad_request("invalid resource version: resourceVersion: Invalid value: \"%s\": "
+                                                  "it is not a number",
+                                                  o->resource_version));
         wanted = (int64_t)parsed;
     }
     if (wanted > current)

@@ -67,7 +67,9 @@ static name_rule *rule_of(const struct resource *r)
 void metadata_check(const struct resource *r, const struct json *object, const struct json *old,
                     struct field_errors *errors)
 {
-    const struct metadata_rules rules = {.namespaced = r->namespaced, .name = rule_of(r)};
+    const struct metadata_rules rules = {.namespaced = r->namespaced,
+                                         .any_finalizer = r->is_custom || streq(r->group, "apiextensions.k8s.io"),
+                                         .name = rule_of(r)};
 
     if (old)
         metadata_validate_update(object, old, errors);

@@ -90,15 +90,26 @@ static bool has_string(const struct json *array, const char *s)
     return false;
 }
 
-static void finalizers_validate(const struct json *finalizers, struct field_errors *errors)
+static bool is_standard_finalizer(const char *name)
+{
+    return streq(name, FINALIZER_ORPHAN) || streq(name, FINALIZER_FOREGROUND) || streq(name, "kubernetes");
+}
+
+/* qualified: of a built-in kind, where a name without a domain must be one of Kubernetes' own. */
+static void finalizers_validate(const struct json *finalizers, bool qualified, struct field_errors *errors)
 {
     static const char field[] = "metadata.finalizers";
 
     for (size_t i = 0; i < json_size(finalizers); i++) {
         const char *name = text_of(json_item(finalizers, i));
         const char *text = name_check_qualified(name);
-        if (text)
+        if (text) {
             field_invalid_str(errors, field, name, "%s", text);
+        } else if (qualified && !strchr(name, '/') && !is_standard_finalizer(name)) {
+            _cleanup_free_ char *item = xasprintf("%s[%zu]", field, i);
+            field_invalid_str(errors, item, name,
+                              "name is neither a standard finalizer name nor is it fully qualified");
+        }
     }
     if (has_string(finalizers, FINALIZER_ORPHAN) && has_string(finalizers, FINALIZER_FOREGROUND))
         field_invalid(errors, field, finalizers, "finalizer %s and %s cannot be both set", FINALIZER_ORPHAN,
@@ -133,7 +144,6 @@ static void common_validate(const struct json *meta, struct field_errors *errors
     labels_validate(json_get(meta, "labels"), "metadata.labels", errors);
     annotations_validate(json_get(meta, "annotations"), "metadata.annotations", errors);
     owners_validate(json_get(meta, "ownerReferences"), errors);
-    finalizers_validate(json_get(meta, "finalizers"), errors);
 }
 
 void metadata_validate(const struct json *object, const struct metadata_rules *rules, struct field_errors *errors)
@@ -142,6 +152,7 @@ void metadata_validate(const struct json *object, const struct metadata_rules *r
 
     name_validate(meta, rules, errors);
     common_validate(meta, errors);
+    finalizers_validate(json_get(meta, "finalizers"), !rules->any_finalizer, errors);
 }
 
 static void no_new_finalizers(const struct json *new_ones, const struct json *old_ones, struct field_errors *errors)

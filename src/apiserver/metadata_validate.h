@@ -9,7 +9,8 @@
 
 struct metadata_rules {
     bool namespaced;
-    name_rule *name; /* of the kind: name_check_subdomain for most */
+    bool any_finalizer; /* also one without a domain */
+    name_rule *name;    /* of the kind: name_check_subdomain for most */
 };
 
 /* A new object, after a name was generated for it. */

@@ -141,6 +141,14 @@ static void handle_resource(struct exchange *x)
         exchange_refuse(x, status_no_resource());
         return;
     }
+    bool many = i->verb == VERB_CREATE || i->verb == VERB_DELETE_COLLECTION;
+    bool one = i->verb == VERB_UPDATE || i->verb == VERB_PATCH;
+    if ((many && r->namespaced && !*i->ns) || (one && !*i->name)) {
+        exchange_refuse(x, status_failure(405, "MethodNotAllowed",
+                                          "the server does not allow this method on the requested resource",
+                                          json_object_make()));
+        return;
+    }
     x->call.ns = r->namespaced ? i->ns : "";
     x->call.name = i->name;
     if (r->refused) {

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/strutil.h"
 #include "kube/object.h"
+#include "kube/quantity.h"
 
 /* --- secrets and config maps --- */
 
@@ -55,6 +56,38 @@ static void check_data_keys(const struct json *o, const char *field, struct fiel
     }
 }
 
+/* What a Secret of a known type must hold, or one of them where any is set. */
+static void check_secret_type(const struct json *o, struct field_errors *errors)
+{
+    static const struct {
+        const char *type, *keys[2];
+        bool any; /* one of them is enough */
+    } types[] = {
+        {"kubernetes.io/tls", {"tls.crt", "tls.key"}, false},
+        {"kubernetes.io/basic-auth", {"username", "password"}, true},
+        {"kubernetes.io/ssh-auth", {"ssh-privatekey"}, false},
+        {"kubernetes.io/dockerconfigjson", {".dockerconfigjson"}, false},
+        {"kubernetes.io/dockercfg", {".dockercfg"}, false},
+    };
+    const char *type = json_str_or(json_get(o, "type"), "");
+    const struct json *data = json_get(o, "data");
+
+    if (streq(type, "kubernetes.io/service-account-token") &&
+        !object_annotation(o, "kubernetes.io/service-account.name"))
+        field_required(errors, "metadata.annotations[kubernetes.io/service-account.name]", NULL);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        const char *const *keys = types[i].keys;
+        if (!streq(type, types[i].type) ||
+            (types[i].any && (json_has(data, keys[0]) || (keys[1] && json_has(data, keys[1])))))
+            continue;
+        for (size_t k = 0; k < 2 && keys[k]; k++) {
+            _cleanup_free_ char *field = xasprintf("data[%s]", keys[k]);
+            if (!json_has(data, keys[k]))
+                field_required(errors, field, NULL);
+        }
+    }
+}
+
 static void validate_secret(const struct api_call *c, const struct json *o, const struct json *old,
                             struct field_errors *errors)
 {
@@ -62,6 +95,7 @@ static void validate_secret(const struct api_call *c, const struct json *o, cons
 
     (void)c;
     check_data_keys(o, "data", errors);
+    check_secret_type(o, errors);
     for (struct json_iter it = {0}; json_each(json_get(o, "data"), &it);) {
         const char *text = json_str(it.value);
         _cleanup_free_ char *decoded = text ? base64_decode(text, json_string_len(it.value), NULL) : NULL;
@@ -234,15 +268,54 @@ static int prepare_claim(struct api_call *c, struct json *o, const struct json *
     return 0;
 }
 
+static struct json *claim_size(const struct json *claim)
+{
+    return json_at(claim, "spec", "resources", "requests", "storage", NULL);
+}
+
+/* More than the other; false when one is no quantity, which the schema tells. */
+static bool is_larger(const struct json *size, const struct json *than)
+{
+    struct quantity a, b;
+
+    return quantity_of_json(size, &a) == 0 && quantity_of_json(than, &b) == 0 && quantity_compare(&a, &b) > 0;
+}
+
+/* The volume is chosen once; a claim that has one may ask for more room. */
+static void validate_claim_update(const struct json *o, const struct json *old, struct field_errors *errors)
+{
+    const struct json *spec = json_get(o, "spec"), *old_spec = json_get(old, "spec");
+    bool bound = streq(json_str_or(json_at(old, "status", "phase", NULL), ""), "Bound");
+    _cleanup_json_ struct json *allowed = json_copy_shallow(old_spec);
+
+    if (!*json_str_or(json_get(old_spec, "volumeName"), "") && json_has(spec, "volumeName"))
+        json_set(allowed, "volumeName", json_ref(json_get(spec, "volumeName")));
+    if (bound && claim_size(o)) {
+        json_set(json_own(json_own(allowed, "resources"), "requests"), "storage", json_ref(claim_size(o)));
+        if (is_larger(claim_size(old), claim_size(o)))
+            field_forbidden(errors, "spec.resources.requests.storage", "field can not be less than status.capacity");
+    }
+    if (!json_equal(allowed, spec))
+        field_forbidden(errors, "spec",
+                        "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+                        "bound claims");
+}
+
 static void validate_claim(const struct api_call *c UNUSED, const struct json *o, const struct json *old,
                            struct field_errors *errors)
 {
-    if (old)
+    _cleanup_json_ struct json *zero = json_int(0);
+
+    if (old) {
+        validate_claim_update(o, old, errors);
         return;
+    }
     if (!json_size(json_at(o, "spec", "accessModes", NULL)))
         field_required(errors, "spec.accessModes", "at least 1 access mode is required");
-    if (!json_at(o, "spec", "resources", "requests", "storage", NULL))
+    if (!claim_size(o))
         field_required(errors, "spec.resources[storage]", NULL);
+    else if (!is_larger(claim_size(o), zero))
+        field_invalid(errors, "spec.resources[storage]", claim_size(o), "must be greater than zero");
 }
 
 const struct strategy strategy_claims = {
@@ -251,22 +324,3 @@ const struct strategy strategy_claims = {
 /* --- nodes --- */
 
 const struct strategy strategy_nodes = {.group = "", .plural = "nodes", .after = scheduling_node_changed};
-
-/* --- network policies --- */
-
-static int prepare_network_policy(struct api_call *c, struct json *o, const struct json *old)
-{
-    (void)c;
-    (void)old;
-    if (json_size(json_at(o, "spec", "policyTypes", NULL)) > 0 || !json_is(json_get(o, "spec"), JSON_OBJECT))
-        return 0;
-    struct json *spec = json_own(o, "spec");
-    struct json *types = json_build("[s]", "Ingress");
-    if (json_size(json_get(spec, "egress")) > 0)
-        json_push(types, json_string("Egress"));
-    json_set(spec, "policyTypes", types);
-    return 0;
-}
-
-const struct strategy strategy_network_policies = {
-    .group = "networking.k8s.io", .plural = "networkpolicies", .prepare = prepare_network_policy};

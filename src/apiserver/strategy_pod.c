@@ -260,6 +260,17 @@ static int check_service_account(struct api_call *c, const struct json *spec)
     return api_fail(c, status_forbidden(&s, why, NULL));
 }
 
+static int check_runtime_class(struct api_call *c, const struct json *spec)
+{
+    const char *name = json_str_or(json_get(spec, "runtimeClassName"), "");
+    struct api_subject s = api_subject(c);
+
+    if (!*name || store_get(c->server->store, "node.k8s.io/runtimeclasses", name))
+        return 0;
+    _cleanup_free_ char *why = xasprintf("pod rejected: RuntimeClass \"%s\" not found (spec.runtimeClassName)", name);
+    return api_fail(c, status_forbidden(&s, why, NULL));
+}
+
 static int prepare(struct api_call *c, struct json *o, const struct json *old)
 {
     if (!json_is(json_get(o, "spec"), JSON_OBJECT))
@@ -269,7 +280,7 @@ static int prepare(struct api_call *c, struct json *o, const struct json *old)
     struct json *spec = json_own(o, "spec");
     default_spec(spec);
     if (!old) {
-        if (check_service_account(c, spec) < 0 || set_priority(c, spec) < 0)
+        if (check_service_account(c, spec) < 0 || check_runtime_class(c, spec) < 0 || set_priority(c, spec) < 0)
             return -1;
         limit_ranges_default(c->server, c->ns, json_get(o, "metadata"), spec);
         struct json *status = json_build("{s:s, s:s}", "phase", "Pending", "qosClass", pod_qos_class(spec));
@@ -342,7 +353,8 @@ static void validate_update(const struct json *o, const struct json *old, struct
     copy_member(allowed, spec, "activeDeadlineSeconds");
     if (includes_all(json_get(spec, "tolerations"), json_get(old_spec, "tolerations")))
         copy_member(allowed, spec, "tolerations");
-    if (includes_all(json_get(old_spec, "schedulingGates"), json_get(spec, "schedulingGates"))) {
+    if (json_size(json_get(old_spec, "schedulingGates")) > 0 &&
+        includes_all(json_get(old_spec, "schedulingGates"), json_get(spec, "schedulingGates"))) {
         copy_member(allowed, spec, "schedulingGates");
         if (json_size(json_get(spec, "schedulingGates")) == 0)
             copy_member(allowed, spec, "nodeName");

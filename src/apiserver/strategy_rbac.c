@@ -204,7 +204,7 @@ static char *role_ref_text(const struct json *ref)
     return xstrdup(strbuf_str(&b));
 }
 
-static void check_subject(const struct json *s, const char *field, struct field_errors *errors)
+static void check_subject(const struct json *s, const char *field, bool namespaced, struct field_errors *errors)
 {
     static const char *const rbac[] = {RBAC_GROUP, NULL}, *const core[] = {"", NULL};
     const char *kind = json_str_or(json_get(s, "kind"), ""), *name = json_str_or(json_get(s, "name"), ""),
@@ -220,7 +220,7 @@ static void check_subject(const struct json *s, const char *field, struct field_
             field_invalid_str(errors, name_field, name, "%s", wrong);
         if (*group)
             field_not_supported_str(errors, group_field, group, core);
-        if (!*ns)
+        if (!*ns && !namespaced)
             field_required(errors, ns_field, NULL);
     } else if (streq(kind, "User") || streq(kind, "Group")) {
         if (!streq(group, RBAC_GROUP))
@@ -246,7 +246,7 @@ static void validate_binding(const struct api_call *c, const struct json *o, con
         field_invalid_str(errors, "roleRef.name", name, "%s", name_check_path_segment(name));
     for (size_t i = 0; i < json_size(subjects); i++) {
         _cleanup_free_ char *field = xasprintf("subjects[%zu]", i);
-        check_subject(json_item(subjects, i), field, errors);
+        check_subject(json_item(subjects, i), field, c->resource->namespaced, errors);
     }
     if (old && !json_equal(ref, json_get(old, "roleRef"))) {
         _cleanup_free_ char *text = role_ref_text(ref);

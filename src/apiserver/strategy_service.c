@@ -1,4 +1,5 @@
 /* Services: what follows from their type, and the addresses and ports that go with it. */
+#include "apiserver/metadata_validate.h"
 #include "apiserver/service_addresses.h"
 #include "apiserver/strategy.h"
 
@@ -300,6 +301,10 @@ static void check_ports(const struct api_call *c, const struct json *o, const st
             field_required(errors, name_field, NULL);
         else if (*name && hashmap_put(&seen, name, &seen))
             field_duplicate_str(errors, name_field, name);
+        const char *target = json_str(json_get(p, "targetPort")), *bad = target ? name_check_port(target) : NULL;
+        _cleanup_free_ char *target_field = xasprintf("spec.ports[%zu].targetPort", i);
+        if (bad)
+            field_invalid_str(errors, target_field, target, "%s", bad);
         check_node_port(c, o, old, i, errors);
     }
     hashmap_free(&seen, NULL);
@@ -313,6 +318,7 @@ static void validate(const struct api_call *c, const struct json *o, const struc
     const char *wrong = name_check_subdomain(external);
 
     check_ports(c, o, old, errors);
+    labels_validate(json_get(spec, "selector"), "spec.selector", errors);
     if (is_external_name(o) && !*external)
         field_required(errors, "spec.externalName", NULL);
     else if (is_external_name(o) && wrong)

@@ -149,6 +149,14 @@ struct json *partial_object(const struct json *object)
                       json_get(object, "metadata"));
 }
 
+/* Ages of built-in kinds are texts, to clients too. */
+static const char *shown_type(const struct table *t, size_t column)
+{
+    const char *type = t->columns[column].type;
+
+    return streq(type, "date") && !t->resource->is_custom ? "string" : type;
+}
+
 void table_begin(const struct table *t, const char *metadata, bool definitions, struct strbuf *out)
 {
     strbuf_addf(
@@ -161,7 +169,7 @@ void table_begin(const struct table *t, const char *metadata, bool definitions, 
             const struct json *d = t->columns[i].definition;
             /* Ages are texts here: clients must not read them as dates. */
             _cleanup_json_ struct json *shown = json_build(
-                "{s:s, s:s, s:s, s:s, s:i}", "name", t->columns[i].name, "type", t->columns[i].type, "format",
+                "{s:s, s:s, s:s, s:s, s:i}", "name", t->columns[i].name, "type", shown_type(t, i), "format",
                 json_str_or(json_get(d, "format"), ""), "description", json_str_or(json_get(d, "description"), ""),
                 "priority", json_int_or(json_get(d, "priority"), 0));
             if (i)

@@ -176,3 +176,10 @@ char *quantity_format(const struct quantity *q)
         return xasprintf("%s%" PRId64 "%018" PRId64 "%s", sign, high, low, suffixes[best].text);
     return xasprintf("%s%" PRId64 "%s", sign, low, suffixes[best].text);
 }
+
+int quantity_of_json(const struct json *v, struct quantity *ret)
+{
+    _cleanup_free_ char *text = json_is(v, JSON_STRING) ? xstrdup(json_str(v)) : json_text(v);
+
+    return quantity_parse(text, ret, NULL);
+}

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "wire/json.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,8 @@ struct quantity {
 };
 
 int quantity_parse(const char *text, struct quantity *ret, struct error *err);
+/* A string or a number. */
+int quantity_of_json(const struct json *v, struct quantity *ret);
 /* -1, 0, 1. */
 int quantity_compare(const struct quantity *a, const struct quantity *b);
 /* Whole units rounded up; clamped to int64. "1500m" → 2. */

@@ -286,7 +286,7 @@ def test_bad_roles_and_bindings(plane):
          "rules cannot apply to both regular resources and non-resource URLs"),
         (binding("x", "view", kind="Role", cluster=True),
          'roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"'),
-        ({**binding("x", "view"), "subjects": [{"kind": "ServiceAccount", "name": "s"}]},
+        ({**binding("x", "view", cluster=True), "subjects": [{"kind": "ServiceAccount", "name": "s"}]},
          "subjects[0].namespace: Required value"),
         ({**binding("x", "view"), "subjects": [{"kind": "Other", "name": "s"}]}, "subjects[0].kind: Unsupported value"),
         (binding("x", "a/b"), "roleRef.name: Invalid value: \"a/b\""),

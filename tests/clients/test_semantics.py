@@ -101,7 +101,7 @@ def test_a_page_with_a_selector_tells_no_rest(plane, maps):
 
 @pytest.mark.parametrize("query, code, text", [
     ("continue=xx", 400, "continue key is not valid"),
-    ("resourceVersion=abc", 422, "resourceVersion"),
+    ("resourceVersion=abc", 400, "resourceVersion"),
     ("resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
     ("resourceVersion=0&resourceVersionMatch=Exact", 422, "resourceVersionMatch"),
     ("resourceVersion=1&resourceVersionMatch=Sometimes", 422, "resourceVersionMatch"),
