@@ -51,7 +51,7 @@ struct apiserver {
     struct audit *audit;      /* NULL = none */
     struct fair_queue *queue; /* requests whose user is known */
     struct statistics *statistics;
-    char *node_name;          /* the one node of the embedded mode; NULL = pods are bound by someone else */
+    char *node_name; /* the one node of the embedded mode; NULL = pods are bound by someone else */
     struct stream_backend streams;
     struct service_addresses *addresses;
     struct event_expiry *event_expiry;

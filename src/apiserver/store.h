@@ -59,8 +59,8 @@ void store_list_free(struct stored **list, size_t count);
 struct stored **store_list_at(struct store *s, const char *resource, const char *ns, int64_t revision,
                               size_t *ret_count, struct error *err);
 /*
- * The last state (borrowed) of an object of this key that was deleted within the last window_ns, whether another is there
- * now or not, and in *ret_before the revision before the deletion. NULL: there is none in the history.
+ * The last state (borrowed) of an object of this key that was deleted within the last window_ns, whether another is
+ * there now or not, and in *ret_before the revision before the deletion. NULL: there is none in the history.
  */
 struct stored *store_deleted_lately(struct store *s, const char *resource, const char *key, int64_t window_ns,
                                     int64_t *ret_before);

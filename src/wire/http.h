@@ -103,7 +103,8 @@ void http_on_close(struct http_request *req, void (*cb)(void *arg, struct http_r
 void http_on_finish(struct http_request *req, void (*cb)(void *arg, const struct http_request *req, int status),
                     void *arg);
 bool http_is_closed(const struct http_request *req);
-/* low: on a loop that has priorities (loop.h) the connection comes behind those that are not low, until told otherwise. */
+/* low: on a loop that has priorities (loop.h) the connection comes behind those that are not low, until told otherwise.
+ */
 void http_set_low_priority(struct http_request *req, bool low);
 /*
  * Sends "101 Switching Protocols" (or status 200 for CONNECT) with the headers added so far and gives the connection

@@ -4,16 +4,9 @@ import threading
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from control_plane import ADMIN_TOKEN, USER_TOKEN, ControlPlane
+from control_plane import ADMIN_TOKEN, USER_TOKEN
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-@pytest.fixture(scope="module")
-def plane(holt):
-    control = ControlPlane(holt)
-    yield control
-    control.close()
 
 
 def samples(plane):

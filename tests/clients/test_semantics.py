@@ -11,13 +11,6 @@ from control_plane import ADMIN_TOKEN, ControlPlane
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-@pytest.fixture(scope="module")
-def plane(holt):
-    control = ControlPlane(holt)
-    yield control
-    control.close()
-
-
 @pytest.fixture
 def ns(plane, request):
     """A namespace of the test's own."""

@@ -3,18 +3,10 @@ import json
 
 import pytest
 
-from control_plane import ControlPlane
 
 NS = "/api/v1/namespaces/default"
 NET = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-
-
-@pytest.fixture(scope="module")
-def plane(holt):
-    control = ControlPlane(holt)
-    yield control
-    control.close()
 
 
 def call(plane, method, path, body, headers=None):

@@ -14,7 +14,7 @@
  * optFlatMap, cel.bind; lists and maps; int, uint, double, string, bytes, bool, timestamp, duration, type; the
  * Kubernetes libraries for strings, lists, sets, regular expressions, URLs, IP addresses and CIDRs, quantities and
  * named formats. Unknown names and functions, and wrong numbers of arguments, are errors of compilation; types are
- * checked when an expression runs.
+ * checked when an expression runs, and before that as far as schemas tell.
  *
  * A schema beside a value gives it the types JSON lacks: date-time and duration formats, numbers that are doubles,
  * lists that are sets or maps (compared whatever their order). Without one, values are what they look like.
