@@ -2,6 +2,7 @@
 
 #include "base/fdio.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/strbuf.h"
@@ -134,6 +135,8 @@ struct audit *audit_open(struct event_base *base, const struct clock *clock, con
     a->policy = load_policy(options->policy_path, err);
     if (a->policy && !a->flush)
         (void)error_set(err, ENOMEM, "audit log: no event");
+    if (a->flush)
+        (void)event_priority_set(a->flush, LOOP_HIGH); /* before any socket is written to */
     if (!a->policy || !a->flush || open_log(a, err) < 0) {
         audit_free(a);
         return NULL;

@@ -46,6 +46,11 @@ void http2_queue_remove(struct http2_queue *q, struct http2_stream *st)
     }
 }
 
+void http2_set_priority(struct http2_conn *h, int priority)
+{
+    (void)event_priority_set(h->turn, priority); /* refused while it is about to run: at the next request */
+}
+
 void http2_kick(struct http2_conn *h)
 {
     if (!h->pumping && !h->c->dead)

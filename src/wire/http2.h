@@ -22,6 +22,8 @@ void http2_detach(struct http2_conn *h);
 /* Input has come; the output has been taken; a second has passed (true: nothing left to wait for, close). */
 void http2_received(struct http2_conn *h);
 void http2_written(struct http2_conn *h);
+/* Of what it does by itself, on a loop with priorities. */
+void http2_set_priority(struct http2_conn *h, int priority);
 bool http2_sweep(struct http2_conn *h, int64_t now_ns);
 /* GOAWAY: what is being answered is answered, nothing new is taken. */
 void http2_drain(struct http2_conn *h);

@@ -374,6 +374,8 @@ void http_set_low_priority(struct http_request *req, bool low)
     struct bufferevent *bev = req->conn->bev;
     if (event_priority_set(&bev->ev_read, priority) == 0 && event_priority_set(&bev->ev_write, priority) == 0)
         req->conn->low_priority = low;
+    if (req->conn->h2)
+        http2_set_priority(req->conn->h2, priority);
 }
 
 bool http_is_closed(const struct http_request *req)
