@@ -433,6 +433,12 @@ void audit_response(struct audit_record *r, const char *text, size_t len)
         json_write(v, &r->response);
 }
 
+void audit_response_too_long(struct audit_record *r)
+{
+    if (audit_wants_response(r))
+        strbuf_addf(&r->annotations, "%s\"audit.k8s.io/truncated\":\"true\"", r->annotations.len ? "," : "");
+}
+
 void audit_status(struct audit_record *r, const struct json *status)
 {
     if (!r)

@@ -45,6 +45,8 @@ void audit_request(struct audit_record *r, const struct json *body);
 bool audit_wants_response(const struct audit_record *r);
 /* The body of the answer as it is sent; what is not JSON is left out. */
 void audit_response(struct audit_record *r, const char *text, size_t len);
+/* In place of it: the answer is too long for a line. Annotation audit.k8s.io/truncated. */
+void audit_response_too_long(struct audit_record *r);
 /* The Status of a failure. */
 void audit_status(struct audit_record *r, const struct json *status);
 /* The head of a long answer goes out. */

@@ -126,8 +126,7 @@ void list_write(const struct exchange *x, enum answer_encoding *encoding, struct
 
 bool list_is_long(const struct exchange *x)
 {
-    return x->call.result.item_count > LONG_ITEMS && !audit_wants_response(x->audit) &&
-           !streq(http_method(x->req), "HEAD");
+    return x->call.result.item_count > LONG_ITEMS && !streq(http_method(x->req), "HEAD");
 }
 
 static void end(struct long_list *l)
@@ -232,6 +231,7 @@ void list_answer(struct exchange *x)
 {
     struct long_list *l = xcalloc(1, sizeof(*l));
 
+    audit_response_too_long(x->audit);
     l->x = x;
     l->measuring = x->type.encoding == ENCODING_PROTOBUF;
     x->list = l;

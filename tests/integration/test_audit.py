@@ -162,6 +162,18 @@ def test_rotation_and_order(audited):
     assert (plane.dir / "data/control/audit.log").stat().st_mode & 0o777 == 0o600
 
 
+def test_long_lists_are_left_out(audited):
+    plane = audited("rules: [{level: RequestResponse}]\n")
+    for i in range(101):
+        assert plane.open("POST", CONFIG_MAPS, {"metadata": {"name": f"m{i}"}}).status == 201
+        if i in (99, 100):
+            assert len(json.load(plane.open("GET", CONFIG_MAPS))["items"]) == i + 1
+    short, long = records(plane, verb="list", objectRef__resource="configmaps", stage="ResponseComplete")
+    assert len(short["responseObject"]["items"]) == 100 and "audit.k8s.io/truncated" not in short["annotations"]
+    assert "responseObject" not in long and long["annotations"]["audit.k8s.io/truncated"] == "true"
+    assert long["annotations"]["authorization.k8s.io/decision"] == "allow"
+
+
 def test_killed_after_an_answer(audited):
     """What was answered is on record."""
     plane = audited()
