@@ -422,6 +422,8 @@ def test_chaos(own, seed):
         wait_until(lambda victim=victim: instance.child(victim), what=f"a running {victim}")
     wait_until(lambda: chaos.api("GET", SANDBOXES)[0] == 200, what="an answer")
     wait_until(chaos.is_settled, 90, what=lambda: instance.kubectl("get", "sandboxes,pods"))
+    going = lambda: [p for p in instance.items("pods") if p["metadata"].get("deletionTimestamp")]  # noqa: E731
+    wait_until(lambda: not going(), what="the end of Pods whose Sandboxes have been deleted")
     there = {s["metadata"]["name"]: s["metadata"]["uid"] for s in instance.items("sandboxes")}
     assert chaos.acknowledged.items() <= there.items()
     assert set(there) <= set(chaos.acknowledged) | chaos.unknown

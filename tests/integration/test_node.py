@@ -398,6 +398,9 @@ def test_host_path(cluster):
     ],
 )
 def test_refused(cluster, spec, container, field):
+    if "runtimeClassName" in spec:  # one that there is, and that this node does not have
+        body = {"metadata": {"name": spec["runtimeClassName"]}, "handler": "runsc"}
+        cluster.api("POST", "/apis/node.k8s.io/v1/runtimeclasses", body)
     cluster.shell("p", "sleep 1000", container=container, **spec)
     message = cluster.wait_waiting("p", "CreateContainerConfigError")
     assert message.startswith(field + ": ")
