@@ -415,3 +415,12 @@ def test_imported_image(holt, need_root, busybox_root, tmp_path):
         removal.wait(0.5)
     assert running.communicate("go\n")[0] == "/bin/busybox\n"
     assert removal.wait(30) == 0
+
+
+def test_needs_no_loader(holt):
+    """The small program runs where the C library it was built with is not installed."""
+    if not os.path.exists(os.path.join(os.path.dirname(os.path.realpath(holt)), "holt-core")):
+        pytest.skip("built in one part")
+    headers = subprocess.run(["readelf", "-lW", holt], capture_output=True, text=True, check=True).stdout
+    assert "LOAD" in headers
+    assert "INTERP" not in headers
