@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#define READ_SIZE 4096
 #define RENAME_NO_REPLACE 1u /* the C library of the static program has neither the call nor the flag */
 
 void files_limit_raise(void)
@@ -67,11 +68,19 @@ int file_read_at(int dirfd, const char *path, size_t max, char **ret, size_t *re
     if (fd < 0)
         return error_set_errno(err, errno, "open %s", path);
 
+    char first[READ_SIZE]; /* most files fit, and get a block of their size */
+    char *into = first;
     _cleanup_free_ char *data = NULL;
-    size_t len = 0, capacity = 0;
+    size_t len = 0, capacity = sizeof(first);
     for (;;) {
-        GROW(data, capacity, len + 4097);
-        ssize_t n = read(fd, data + len, capacity - len - 1);
+        if (len == capacity - 1) {
+            capacity *= 2;
+            data = xrealloc(data, capacity);
+            if (into == first)
+                memcpy(data, first, len);
+            into = data;
+        }
+        ssize_t n = read(fd, into + len, capacity - len - 1);
         if (n < 0) {
             if (errno == EINTR)
                 continue;
@@ -83,8 +92,8 @@ int file_read_at(int dirfd, const char *path, size_t max, char **ret, size_t *re
         if (len > max)
             return error_set(err, EFBIG, "%s is larger than %zu bytes", path, max);
     }
-    data[len] = '\0';
-    *ret = take_ptr(data);
+    into[len] = '\0';
+    *ret = data ? take_ptr(data) : memcpy(xmalloc(len + 1), first, len + 1);
     if (ret_len)
         *ret_len = len;
     return 0;

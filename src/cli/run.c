@@ -10,10 +10,10 @@
 
 #include "base/memory.h"
 #include "base/strutil.h"
+#include "node/native/ahead.h"
 #include "node/native/caps.h"
 #include "node/native/host_image.h"
 #include "node/native/native.h"
-#include "node/native/netns.h"
 #include "node/native/uid_range.h"
 #include "node/user.h"
 
@@ -237,16 +237,12 @@ struct place {
     uint32_t uid_base;
     int range; /* holds the ids */
     char id[32];
-    struct netns_ahead net;
+    struct ahead ahead;
 };
 
 static void place_done(struct place *p)
 {
-    if (p->net.pidfd >= 0) { /* not taken: an error came before */
-        int fd = netns_ahead_take(&p->net, NULL);
-        if (fd >= 0)
-            (void)close(fd);
-    }
+    ahead_end(&p->ahead);
     if (p->range >= 0)
         (void)close(p->range);
 }
@@ -259,7 +255,7 @@ static int find_place(struct place *p, struct error *err)
     if (p->range < 0)
         return p->range;
     (void)snprintf(p->id, sizeof(p->id), "run-%u", slot);
-    netns_ahead_start(&p->net);
+    ahead_start(&p->ahead);
     return 0;
 }
 
@@ -279,7 +275,7 @@ static int start_and_serve(const struct run_options *o, char **argv, const struc
         .mounts = mounts->items,
         .mount_count = mounts->count,
         .limits = {.memory_bytes = o->memory, .pids = (uint64_t)o->pids},
-        .net_ahead = &place->net,
+        .ahead = &place->ahead,
         .only_limits = true,
         .capabilities = native_default_caps(),
         .strict = true,
@@ -322,7 +318,7 @@ static int run(struct run_options *o, char **argv, struct error *err)
     _cleanup_(root_done) struct root root = {.image = {.lock = -1}};
     _cleanup_(mount_list_done) struct mount_list mounts = {0};
     _cleanup_(image_user_clear) struct image_user user = {0};
-    _cleanup_(place_done) struct place place = {.range = -1, .net = {.pidfd = -1}};
+    _cleanup_(place_done) struct place place = {.range = -1, .ahead = AHEAD_NONE};
 
     if (geteuid() != 0)
         return error_set(err, EPERM, "holt run needs root");

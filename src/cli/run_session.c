@@ -393,9 +393,9 @@ static void set_output(struct output *o, int fd)
 /* Whether anything but the guest still runs, or may. */
 static bool others_run(const struct loop *l)
 {
-    struct native_usage usage;
+    uint64_t pids;
 
-    return native_usage(l->id, &usage, NULL) < 0 || usage.pids_now != 1;
+    return native_pids(l->id, &pids, NULL) < 0 || pids != 1;
 }
 
 /*

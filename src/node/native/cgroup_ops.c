@@ -148,6 +148,13 @@ int native_usage(const char *id, struct native_usage *ret, struct error *err)
     return r;
 }
 
+int native_pids(const char *id, uint64_t *ret, struct error *err)
+{
+    _cleanup_close_ int dir = cgroup_open(id, CGROUP_PIDS, err);
+
+    return dir < 0 ? dir : read_number(dir, "pids.current", ret, err);
+}
+
 struct pid_list {
     pid_t *pids;
     size_t count, capacity;

@@ -4,6 +4,7 @@
 
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -133,15 +134,28 @@ static long clone3_idle(struct clone_args *args)
 #endif
 }
 
+/* The last one that was used and is free. */
+static _Atomic(void *) spare_stack;
+
 /* Of the stack nothing remains to be freed when the child has executed a program or lives as long as the memory. */
 static int map_stack(void **ret, struct error *err)
 {
-    void *stack = mmap(NULL, CHILD_STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    void *stack = atomic_exchange(&spare_stack, NULL);
+
+    if (!stack)
+        stack = mmap(NULL, CHILD_STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 
     if (stack == MAP_FAILED)
         return error_set_errno(err, errno, "allocate the stack of a child");
     *ret = stack;
     return 0;
+}
+
+static void give_stack(void *stack)
+{
+    stack = atomic_exchange(&spare_stack, stack);
+    if (stack)
+        (void)munmap(stack, CHILD_STACK_SIZE);
 }
 
 /* A handler that ran in the child would act on the parent's data: all signals are blocked from before the start. */
@@ -173,7 +187,7 @@ pid_t clone_and_wait_exec(const struct clone_request *request, int *ret_pidfd, s
         .cgroup = request->flags & CLONE_INTO_CGROUP ? (uint64_t)request->cgroup : 0,
     };
     long pid = clone_blocked(&args, request->fn, request->arg);
-    (void)munmap(stack, CHILD_STACK_SIZE);
+    give_stack(stack);
     if (pid < 0)
         return error_set_errno(err, (int)-pid, "clone");
     *ret_pidfd = pidfd;
@@ -195,7 +209,7 @@ int clone_beside(uint64_t flags, int (*fn)(void *arg), void *arg, int *ret_pidfd
     };
     long pid = clone_blocked(&args, fn, arg);
     if (pid < 0) {
-        (void)munmap(stack, CHILD_STACK_SIZE);
+        give_stack(stack);
         return error_set_errno(err, (int)-pid, "clone");
     }
     if (ret_pidfd)

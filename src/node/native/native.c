@@ -1,5 +1,6 @@
 #include "node/native/native.h"
 
+#include "node/native/ahead.h"
 #include "node/native/clone.h"
 #include "node/native/setup.h"
 
@@ -12,6 +13,8 @@ int native_spawn(const struct native_spec *spec, struct native_sandbox *ret, str
 
     int pidfd;
     pid_t pid = setup_clone(plan.setup, plan.fds, false, false, &pidfd, err);
+    if (spec->ahead)
+        ahead_end(spec->ahead);
     if (pid < 0) {
         if (pidfd >= 0)
             clone_reap(pidfd);

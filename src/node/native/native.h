@@ -22,7 +22,7 @@
 /* 65,536 ids each; ranges of living sandboxes are disjoint. */
 #define NATIVE_UID_RANGE 65536u
 
-struct netns_ahead;
+struct ahead;
 
 enum native_mount_kind {
     NATIVE_MOUNT_BIND,  /* source: directory or file on the host, opened without following links; idmapped when asked */
@@ -77,7 +77,7 @@ struct native_spec {
     int guest_socket;
     /* A network namespace prepared by netns_open() (netns.h). Borrowed. 0 = a fresh one with `lo` only. */
     int net_ns;
-    struct netns_ahead *net_ahead; /* one in the making, used up by the start (netns.h) */
+    struct ahead *ahead; /* its mount and network namespace, in the making (ahead.h); used up by native_spawn() */
     /* Join only control groups that enforce one of the limits: no accounting, no freezing. For `holt run`. */
     bool only_limits;
     /* capabilities of the range for the payload, bitmask; native_default_caps() unless the Pod drops some. The guest
@@ -108,6 +108,8 @@ struct native_usage {
     uint64_t pids_now;
 };
 int native_usage(const char *id, struct native_usage *ret, struct error *err);
+/* How many processes it has now, its first one included. */
+int native_pids(const char *id, uint64_t *ret, struct error *err);
 
 /* Stops every process of the sandbox at once (cgroup.kill, or freeze-kill-thaw). Not an error if there is none. */
 int native_kill(const char *id, struct error *err);

@@ -50,7 +50,7 @@ int netns_sysctls(int proc, struct error *err)
     return r < 0 ? r : file_put_at(proc, "sys/net/ipv4/ping_group_range", "0 2147483647", err);
 }
 
-/* In a process of its own that shares descriptors with the caller. Allocates nothing when err is NULL. */
+/* In a process of its own that shares descriptors with the caller. */
 static int make_netns(struct error *err)
 {
     int r = netns_lo_up(err);
@@ -89,31 +89,4 @@ int netns_open(struct error *err)
         return error_wrap(err, "create a network namespace");
     clone_reap(pidfd);
     return child.result;
-}
-
-static int netns_ahead_child(void *arg)
-{
-    struct netns_ahead *ahead = arg;
-
-    /* Not by a flag of clone, which would do the work before it returns to the parent. */
-    ahead->fd = unshare(CLONE_NEWNET) < 0 ? -1 : make_netns(NULL);
-    return 0;
-}
-
-void netns_ahead_start(struct netns_ahead *ahead)
-{
-    ahead->fd = -1;
-    ahead->pidfd = -1;
-    /* Without a helper the work is done later, and an error is told then. */
-    (void)clone_beside(CLONE_FILES, netns_ahead_child, ahead, &ahead->pidfd, NULL);
-}
-
-int netns_ahead_take(struct netns_ahead *ahead, struct error *err)
-{
-    if (ahead->pidfd >= 0)
-        clone_reap(ahead->pidfd);
-    ahead->pidfd = -1;
-    int fd = ahead->fd;
-    ahead->fd = -1;
-    return fd >= 0 ? fd : netns_open(err);
 }

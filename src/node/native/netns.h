@@ -9,18 +9,6 @@
 int netns_open(struct error *err);
 
 /*
- * The same beside other work: it costs as much as all the rest of a start. netns_ahead_start() returns at once,
- * netns_ahead_take() waits and returns the descriptor, which is owned by the caller. When it could not be started,
- * take does all the work.
- */
-struct netns_ahead {
-    int pidfd; /* of the helper; -1 = none */
-    volatile int fd;
-};
-void netns_ahead_start(struct netns_ahead *ahead);
-int netns_ahead_take(struct netns_ahead *ahead, struct error *err);
-
-/*
  * Moves the caller to a new namespace with `lo` up and returns a descriptor of it, without a procfs and so without
  * netns_sysctls().
  */

@@ -41,6 +41,7 @@ struct setup {
     uint32_t uid_base;
     uint32_t guest_exe, guest_socket, user_ns; /* indices of descriptors */
     int32_t net_ns, upper, cgroup_dir;         /* the same; -1 = none */
+    int32_t ahead_pidfd, ahead_done;           /* the same */
     uint32_t net_sysctls;                      /* net_ns lacks netns_sysctls() */
     uint32_t cgroup_procs, cgroup_procs_count;
     uint32_t lowers, lower_count;

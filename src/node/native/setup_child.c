@@ -1,6 +1,7 @@
 /* The child's half of a start; see setup.h. */
 #include "base/fdio.h"
 #include "base/memory.h"
+#include "node/native/ahead.h"
 #include "node/native/caps.h"
 #include "node/native/cgroup.h"
 #include "node/native/clone.h"
@@ -44,6 +45,8 @@ static int enter_namespaces(const struct setup *s, const int *fds, struct error 
     /* After the control group was entered, so that it is what the sandbox sees as "/". */
     if (unshare(CLONE_NEWCGROUP) < 0)
         return error_set_errno(err, errno, "create a cgroup namespace");
+    if (s->ahead_pidfd >= 0)
+        return ahead_enter_mounts(fds[s->ahead_pidfd], fds[s->ahead_done], err);
     if (s->net_ns < 0)
         return netns_lo_up(err);
     if (setns(fds[s->net_ns], CLONE_NEWNET) < 0)
@@ -193,7 +196,9 @@ static int run_steps(struct child *c)
 
     int r = enter_namespaces(s, c->fds, err);
     if (r == 0)
-        r = make_root(s, c->fds, c->in_empty_root, err);
+        r = make_root(s, c->fds, c->in_empty_root || s->ahead_pidfd >= 0, err);
+    if (r == 0 && s->ahead_pidfd >= 0)
+        r = ahead_enter_net(c->fds[s->ahead_pidfd], c->fds[s->ahead_done], err);
     if (r == 0 && sethostname(hostname, strlen(hostname)) < 0)
         r = error_set_errno(err, errno, "set the host name");
     if (r == 0)
@@ -239,8 +244,8 @@ pid_t setup_clone(const struct setup *s, const int *fds, bool in_empty_root, boo
     struct error local = ERROR_INIT;
     struct child child = {.setup = s, .fds = fds, .in_empty_root = in_empty_root, .err = err ? err : &local};
     struct clone_request request = {
-        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWTIME |
-                 (s->net_ns < 0 ? CLONE_NEWNET : 0) | (as_sibling ? CLONE_PARENT : 0) |
+        .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWTIME | (s->ahead_pidfd < 0 ? CLONE_NEWNS : 0) |
+                 (s->net_ns < 0 && s->ahead_pidfd < 0 ? CLONE_NEWNET : 0) | (as_sibling ? CLONE_PARENT : 0) |
                  (s->cgroup_dir >= 0 ? CLONE_INTO_CGROUP : 0),
         .cgroup = s->cgroup_dir >= 0 ? fds[s->cgroup_dir] : -1,
         .fn = child_main,

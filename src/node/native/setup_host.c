@@ -3,10 +3,10 @@
 #include "base/strbuf.h"
 #include "base/strutil.h"
 #include "guest/image.h"
+#include "node/native/ahead.h"
 #include "node/native/cgroup.h"
 #include "node/native/idmap.h"
 #include "node/native/mountfd.h"
-#include "node/native/netns.h"
 #include "node/native/setup.h"
 #include "node/native/sys.h"
 
@@ -256,7 +256,11 @@ static int build(struct builder *b, const struct native_spec *spec, struct error
     s->guest_socket = add_fd(b, spec->guest_socket, false);
     s->user_ns = add_fd(b, user_ns, false);
     s->net_ns = spec->net_ns > 0 ? (int32_t)add_fd(b, spec->net_ns, false) : -1;
-    s->net_sysctls = spec->net_ns <= 0 && !spec->net_ahead;
+    if (spec->ahead && spec->ahead->pidfd >= 0) {
+        s->ahead_pidfd = (int32_t)add_fd(b, spec->ahead->pidfd, false);
+        s->ahead_done = (int32_t)add_fd(b, spec->ahead->done, false);
+    }
+    s->net_sysctls = s->net_ns < 0 && s->ahead_pidfd < 0;
     s->hostname = add_string(b, spec->hostname ? spec->hostname : spec->id);
 
     s->lowers = b->fd_count;
@@ -274,16 +278,7 @@ static int build(struct builder *b, const struct native_spec *spec, struct error
     int r = spec->upper_dir ? add_upper(b, spec, err) : 0;
     if (r < 0)
         return error_wrap(err, "upper directory");
-    r = add_cgroups(b, spec, err);
-    if (r < 0 || !spec->net_ahead)
-        return r;
-    int net_ns = netns_ahead_take(spec->net_ahead, err);
-    if (net_ns < 0) {
-        (void)cgroup_remove(spec->id, NULL); /* the failure above is what counts */
-        return net_ns;
-    }
-    s->net_ns = (int32_t)add_fd(b, net_ns, true);
-    return 0;
+    return add_cgroups(b, spec, err);
 }
 
 int setup_prepare(const struct native_spec *spec, struct setup_plan *ret, struct error *err)
@@ -300,6 +295,8 @@ int setup_prepare(const struct native_spec *spec, struct setup_plan *ret, struct
         .upper = -1,
         .net_ns = -1,
         .cgroup_dir = -1,
+        .ahead_pidfd = -1,
+        .ahead_done = -1,
         .upper_bytes = default_bytes(spec->upper_bytes, &spec->limits, NATIVE_DEFAULT_UPPER),
         .capabilities = spec->capabilities,
         .nofile = spec->limits.nofile,
