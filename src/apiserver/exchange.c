@@ -133,10 +133,8 @@ static char *manager_from_agent(const struct http_request *req)
 int exchange_read_options(struct exchange *x)
 {
     const char *include = http_query(x->req, "includeObject");
-
-    const struct resource *r = x->call.resource;
-    unsigned offer = (x->call.verb == VERB_WATCH ? OFFER_WATCH : 0) |
-                     (!r->is_custom && proto_has_kind(r->api_version, r->kind) ? OFFER_PROTOBUF : 0);
+    unsigned offer =
+        (x->call.verb == VERB_WATCH ? OFFER_WATCH : 0) | (x->call.resource->has_protobuf ? OFFER_PROTOBUF : 0);
 
     if (!negotiate_answer(http_header(x->req, "Accept"), offer, &x->type))
         return api_fail(&x->call, status_not_acceptable());

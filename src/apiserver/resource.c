@@ -1,6 +1,7 @@
 #include "apiserver/resource.h"
 
 #include "apiserver/api_files.h"
+#include "apiserver/proto.h"
 #include "apiserver/resource_crd.h"
 #include "base/hashmap.h"
 #include "base/memory.h"
@@ -150,6 +151,7 @@ static struct resource *resource_make(struct json *d, const struct json *schema)
     r->verbs = verb_list(json_get(d, "verbs"));
     r->selectable_fields = string_list(json_get(d, "selectableFields"));
     r->is_custom = json_bool_or(json_get(d, "isCustom"), false);
+    r->has_protobuf = !r->is_custom && proto_has_kind(r->api_version, r->kind);
     r->namespaced = json_bool_or(json_get(d, "namespaced"), false);
     r->has_generation = json_bool_or(json_get(d, "hasGeneration"), false);
     r->returns_deleted = json_bool_or(json_get(d, "returnsDeleted"), false);

@@ -46,7 +46,8 @@ struct resource {
 
     bool namespaced;
     bool is_custom;
-    bool stored; /* false: questions that are answered and not kept (SubjectAccessReview) */
+    bool has_protobuf; /* its objects have a message in proto_messages.c */
+    bool stored;       /* false: questions that are answered and not kept (SubjectAccessReview) */
     /* Why nothing of this kind can be made, in place of any other answer; NULL for kinds that are served. */
     const char *refused;
     bool has_status;           /* has a status subresource */

@@ -69,10 +69,19 @@ void statistics_free(struct statistics *s)
 
 /* --- counting --- */
 
+/* name with "=" and the opening quote behind it; each request adds some, so nothing is formatted. */
+static void add_label(struct strbuf *out, const char *name, const char *value)
+{
+    strbuf_adds(out, name);
+    strbuf_adds(out, value);
+    strbuf_addc(out, '"');
+}
+
 static void resource_labels(const struct resource *r, struct strbuf *out)
 {
-    strbuf_addf(out, "group=\"%s\",version=\"%s\",resource=\"%s\"", r ? r->group : "", r ? r->version : "",
-                r ? r->plural : "");
+    add_label(out, "group=\"", r ? r->group : "");
+    add_label(out, ",version=\"", r ? r->version : "");
+    add_label(out, ",resource=\"", r ? r->plural : "");
 }
 
 /* Of subresources only those that are served: others are of the client's invention. */
@@ -97,9 +106,10 @@ static struct series *find_series(struct statistics *s, const struct exchange *x
     const struct api_call *c = &x->call;
 
     strbuf_truncate(&s->key, 0);
-    strbuf_addf(&s->key, "verb=\"%s\",", c->resource ? verbs[c->verb] : "GET");
+    add_label(&s->key, "verb=\"", c->resource ? verbs[c->verb] : "GET");
+    strbuf_addc(&s->key, ',');
     resource_labels(c->resource, &s->key);
-    strbuf_addf(&s->key, ",subresource=\"%s\"", known_subresource(c));
+    add_label(&s->key, ",subresource=\"", known_subresource(c));
     struct series *e = hashmap_get(&s->series, s->key.data);
     if (e)
         return e;
@@ -156,7 +166,7 @@ void statistics_request(struct statistics *s, const struct exchange *x, bool goe
     http_on_finish(x->req, on_finish, r);
 }
 
-void statistics_watch_event(struct statistics *s, const struct resource *r)
+uint64_t *statistics_watch_events(struct statistics *s, const struct resource *r)
 {
     strbuf_truncate(&s->key, 0);
     resource_labels(r, &s->key);
@@ -165,7 +175,7 @@ void statistics_watch_event(struct statistics *s, const struct resource *r)
         count = xcalloc(1, sizeof(*count));
         (void)hashmap_put(&s->watch_events, s->key.data, count);
     }
-    ++*count;
+    return count;
 }
 
 void statistics_unauthorized(struct statistics *s)

@@ -17,8 +17,8 @@ void statistics_free(struct statistics *s);
  * and subresource. goes_on: it may take as long as its client likes.
  */
 void statistics_request(struct statistics *s, const struct exchange *x, bool goes_on);
-/* An event was sent on a watch. */
-void statistics_watch_event(struct statistics *s, const struct resource *r);
+/* What counts the events that watches of r have been sent; it lives as long as s. */
+uint64_t *statistics_watch_events(struct statistics *s, const struct resource *r);
 /* A request was refused for want of who it is from. */
 void statistics_unauthorized(struct statistics *s);
 

@@ -25,6 +25,7 @@ struct watch_stream {
     struct answer_type type;
     struct table *table; /* FORM_TABLE */
     bool bookmarks, initial_bookmark, definitions_sent;
+    uint64_t *events; /* counts those that are sent (statistics.h) */
     struct store_watch *watch;
     struct stored **initial; /* to be sent when from is on disk */
     size_t initial_count, initial_sent;
@@ -94,7 +95,7 @@ static bool send_event(struct watch_stream *w, const char *type, struct json *ob
     _cleanup_(strbuf_free) struct strbuf line = {0};
     _cleanup_json_ struct json *value = w->type.form == FORM_METADATA ? partial_object(object) : json_ref(object);
 
-    statistics_watch_event(w->server->statistics, w->resource);
+    ++*w->events;
     if (w->type.encoding == ENCODING_PROTOBUF) {
         _cleanup_error_ struct error err = ERROR_INIT;
         if (proto_watch_frame(type, value, &line, &err) == 0)
@@ -323,6 +324,7 @@ int watch_start(struct api_call *c, struct http_request *req, const struct answe
         return -1;
     w->req = req;
     w->resource = resource_ref(c->resource);
+    w->events = statistics_watch_events(s->statistics, c->resource);
     w->type = *type;
     w->table = type->form == FORM_TABLE ? table_new(c->resource, include, clock_now(s->clock)) : NULL;
     w->bookmarks = c->options.bookmarks;
