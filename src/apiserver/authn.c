@@ -59,6 +59,12 @@ struct user_info *user_info_exact(const char *name, const char *uid, char *const
     return u;
 }
 
+void user_info_expire(struct user_info *u, int64_t seconds)
+{
+    if (__builtin_mul_overflow(seconds, NSEC_PER_SEC, &u->expires_ns))
+        u->expires_ns = INT64_MAX;
+}
+
 struct user_info *user_info_new(const char *name, const char *uid, char *const *groups)
 {
     struct user_info *u = user_info_exact(name, uid, groups);
@@ -171,8 +177,7 @@ static struct user_info *by_certificate(const struct http_request *req)
     if (!ssl || !tls_peer_identity(ssl, &name, &groups) || !*name)
         return NULL;
     struct user_info *u = user_info_new(name, NULL, groups);
-    if (__builtin_mul_overflow(tls_peer_expiry(ssl), NSEC_PER_SEC, &u->expires_ns))
-        u->expires_ns = INT64_MAX;
+    user_info_expire(u, tls_peer_expiry(ssl));
     return u;
 }
 

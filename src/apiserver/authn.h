@@ -19,6 +19,8 @@ struct user_info {
 };
 void user_info_free(struct user_info *u);
 DEFINE_CLEANUP(user_info_free, struct user_info *);
+/* Seconds since 1970; INT64_MAX = never. */
+void user_info_expire(struct user_info *u, int64_t seconds);
 bool user_in_group(const struct user_info *u, const char *group);
 /* groups exactly as given. */
 struct user_info *user_info_exact(const char *name, const char *uid, char *const *groups);

@@ -19,8 +19,7 @@
 struct fair_user {
     char *name;
     struct fair_item *first, **last;
-    struct fair_user *next;  /* in its rotation */
-    bool waits;              /* is in one */
+    struct fair_user *next;  /* in its rotation, where it is while something of it waits */
     int64_t spent_ns, at_ns; /* the account, as it was at that time */
 };
 
@@ -71,8 +70,7 @@ static int64_t run_one(struct fair_queue *q, int64_t now)
     q->length--;
     r->first = u->next;
     u->first = item->next;
-    u->waits = u->first;
-    if (u->waits)
+    if (u->first)
         rotate_in(q, u, now);
     q->run(q->arg, item); /* may push */
     int64_t after = time_monotonic_ns();
@@ -92,7 +90,7 @@ static void forget_users(struct fair_queue *q, int64_t now)
 {
     for (struct hashmap_iter it = {0}; hashmap_next(&q->users, &it);) {
         struct fair_user *u = it.value;
-        if (u->waits || account(u, now) > 0)
+        if (u->first || account(u, now) > 0)
             continue;
         (void)hashmap_remove(&q->users, u->name);
         free_user(u);
@@ -163,13 +161,12 @@ bool fair_queue_push(struct fair_queue *q, const char *user, struct fair_item *i
     }
     q->length++;
     item->next = NULL;
-    if (!u->first)
+    if (!u->first) {
         u->last = &u->first;
+        rotate_in(q, u, now);
+    }
     *u->last = item;
     u->last = &item->next;
-    if (!u->waits)
-        rotate_in(q, u, now);
-    u->waits = true;
     int p = priority(q);
     if (!evtimer_pending(q->later[p], NULL))
         event_active(q->now[p], 0, 0);

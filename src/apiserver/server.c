@@ -54,6 +54,13 @@ static bool permit(struct exchange *x, const struct access *a)
     return allowed;
 }
 
+static void refuse_method(struct exchange *x)
+{
+    exchange_refuse(x, status_failure(405, "MethodNotAllowed",
+                                      "the server does not allow this method on the requested resource",
+                                      json_object_make()));
+}
+
 static void handle_static(struct exchange *x)
 {
     _cleanup_free_ char *method = lower(http_method(x->req));
@@ -144,9 +151,7 @@ static void handle_resource(struct exchange *x)
     bool many = i->verb == VERB_CREATE || i->verb == VERB_DELETE_COLLECTION;
     bool one = i->verb == VERB_UPDATE || i->verb == VERB_PATCH;
     if ((many && r->namespaced && !*i->ns) || (one && !*i->name)) {
-        exchange_refuse(x, status_failure(405, "MethodNotAllowed",
-                                          "the server does not allow this method on the requested resource",
-                                          json_object_make()));
+        refuse_method(x);
         return;
     }
     x->call.ns = r->namespaced ? i->ns : "";
@@ -250,10 +255,7 @@ void apiserver_handle(void *arg, struct http_request *req)
     if (r == -EINVAL)
         exchange_refuse(x, status_bad_request("the path of the request cannot be read"));
     else if (r == -EOPNOTSUPP)
-        exchange_refuse(x, status_failure(405, "MethodNotAllowed",
-                                          "the server does not allow this method on the "
-                                          "requested resource",
-                                          json_object_make()));
+        refuse_method(x);
     else
         wait_turn(x);
 }

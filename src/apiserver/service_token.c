@@ -106,8 +106,7 @@ static struct user_info *user_of_claims(struct apiserver *s, const struct json *
     _cleanup_strv_ char **groups = service_account_groups(name);
     struct user_info *user = user_info_new(name, json_str_at(own, "serviceaccount", "uid", NULL), groups);
     user->extra = extra_of(claims, own);
-    if (__builtin_mul_overflow(json_int_or(json_get(claims, "exp"), 0), NSEC_PER_SEC, &user->expires_ns))
-        user->expires_ns = INT64_MAX;
+    user_info_expire(user, json_int_or(json_get(claims, "exp"), 0));
     return user;
 }
 
