@@ -44,13 +44,12 @@ static void check_mounts(const struct json *spec, const char *list, const struct
 static void check_below_limit(const char *field, const char *name, const struct json *request, const struct json *limit,
                               struct field_errors *errors)
 {
-    _cleanup_free_ char *request_text = json_is(request, JSON_STRING) ? xstrdup(json_str(request)) : json_text(request);
-    _cleanup_free_ char *limit_text = json_is(limit, JSON_STRING) ? xstrdup(json_str(limit)) : json_text(limit);
     struct quantity r, l;
 
-    if (quantity_of_json(request, &r) == 0 && quantity_of_json(limit, &l) == 0 && quantity_compare(&r, &l) > 0)
-        field_invalid_str(errors, field, request_text, "must be less than or equal to %s limit of %s", name,
-                          limit_text);
+    if (quantity_of_json(request, &r) < 0 || quantity_of_json(limit, &l) < 0 || quantity_compare(&r, &l) <= 0)
+        return;
+    _cleanup_free_ char *request_text = quantity_json_text(request), *limit_text = quantity_json_text(limit);
+    field_invalid_str(errors, field, request_text, "must be less than or equal to %s limit of %s", name, limit_text);
 }
 
 static void check_resources(const struct json *spec, const char *list, struct field_errors *errors)

@@ -177,9 +177,14 @@ char *quantity_format(const struct quantity *q)
     return xasprintf("%s%" PRId64 "%s", sign, low, suffixes[best].text);
 }
 
+char *quantity_json_text(const struct json *v)
+{
+    return json_is(v, JSON_STRING) ? xstrdup(json_str(v)) : json_text(v);
+}
+
 int quantity_of_json(const struct json *v, struct quantity *ret)
 {
-    _cleanup_free_ char *text = json_is(v, JSON_STRING) ? xstrdup(json_str(v)) : json_text(v);
+    _cleanup_free_ char *text = quantity_json_text(v);
 
     return quantity_parse(text, ret, NULL);
 }

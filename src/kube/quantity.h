@@ -16,7 +16,8 @@ struct quantity {
 };
 
 int quantity_parse(const char *text, struct quantity *ret, struct error *err);
-/* A string or a number. */
+/* As JSON has it: a string or a number. Its text is the caller's. */
+char *quantity_json_text(const struct json *v);
 int quantity_of_json(const struct json *v, struct quantity *ret);
 /* -1, 0, 1. */
 int quantity_compare(const struct quantity *a, const struct quantity *b);

@@ -138,10 +138,9 @@ char *pod_field_text(const struct pod_spec *s, const char *path, const struct po
 static int64_t container_resource(const struct pod_container *c, const char *list, const char *name, bool milli)
 {
     const struct json *v = json_at(c->object, "resources", list, name, NULL);
-    _cleanup_free_ char *text = json_is(v, JSON_STRING) ? xstrdup(json_str(v)) : v ? json_text(v) : NULL;
     struct quantity q;
 
-    if (!text || quantity_parse(text, &q, NULL) < 0)
+    if (!v || quantity_of_json(v, &q) < 0)
         return 0;
     return milli ? quantity_milli(&q) : quantity_value(&q);
 }

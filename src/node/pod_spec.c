@@ -48,10 +48,9 @@ void pod_spec_clear(struct pod_spec *s)
 static int parse_quantity(const struct json *v, bool milli, const char *field, const char *name, int64_t *ret,
                           struct error *err)
 {
-    _cleanup_free_ char *number = json_is(v, JSON_STRING) ? xstrdup(json_str(v)) : json_text(v);
     struct quantity q;
 
-    if (quantity_parse(number, &q, NULL) < 0)
+    if (quantity_of_json(v, &q) < 0)
         return pod_spec_refuse(err, REASON_CONFIG, "is no quantity", "%s.%s", field, name);
     *ret = milli ? quantity_milli(&q) : quantity_value(&q);
     if (*ret < 0)

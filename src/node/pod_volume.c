@@ -73,12 +73,11 @@ static int check_empty_dir(struct pod_volume *v, const struct json *pod, size_t 
                                "spec.volumes[%zu].emptyDir.medium", i);
     if (!limit)
         return 0;
-    _cleanup_free_ char *text = json_is(limit, JSON_STRING) ? xstrdup(json_str(limit)) : json_text(limit);
-    int64_t bytes;
-    if (quantity_parse_bytes(text, &bytes, NULL) < 0 || bytes < 0)
+    struct quantity bytes;
+    if (quantity_of_json(limit, &bytes) < 0 || quantity_value(&bytes) < 0)
         return pod_spec_refuse(err, REASON_CONFIG, "is no quantity of bytes", "spec.volumes[%zu].emptyDir.sizeLimit",
                                i);
-    v->size_limit = (uint64_t)bytes;
+    v->size_limit = (uint64_t)quantity_value(&bytes);
     return 0;
 }
 
