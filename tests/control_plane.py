@@ -101,6 +101,11 @@ class ControlPlane:
         except urllib.error.HTTPError as error:
             return error
 
+    def call(self, method, path, body=None, headers=None):
+        """Status and JSON of the answer."""
+        answer = self.open(method, path, body, headers=headers)
+        return answer.status, json.loads(answer.read())
+
     def connection(self):
         """One that stays, for many requests."""
         context = ssl.create_default_context(cafile=str(self.ca_file()))

@@ -24,14 +24,9 @@ def maps(ns):
     return f"/api/v1/namespaces/{ns}/configmaps"
 
 
-def call(plane, method, path, body=None, headers=None):
-    answer = plane.open(method, path, body, headers=headers)
-    return answer.status, json.loads(answer.read())
-
-
 def make(plane, path, name, **more):
     metadata = {"name": name, **more.pop("metadata", {})}
-    status, made = call(plane, "POST", path, {"metadata": metadata, **more})
+    status, made = plane.call("POST", path, {"metadata": metadata, **more})
     assert status == 201, made
     return made
 
@@ -69,26 +64,26 @@ class Watch:
 def test_pages_are_of_one_snapshot(plane, maps):
     for i in range(25):
         make(plane, maps, f"m{i:02}")
-    _, first = call(plane, "GET", f"{maps}?limit=10")
+    _, first = plane.call("GET", f"{maps}?limit=10")
     assert names(first) == [f"m{i:02}" for i in range(10)] and first["metadata"]["remainingItemCount"] == 15
     for i in range(25):
-        assert call(plane, "DELETE", f"{maps}/m{i:02}")[0] == 200
+        assert plane.call("DELETE", f"{maps}/m{i:02}")[0] == 200
     make(plane, maps, "m99")
-    _, second = call(plane, "GET", f"{maps}?limit=10&continue={first['metadata']['continue']}")
-    _, third = call(plane, "GET", f"{maps}?limit=10&continue={second['metadata']['continue']}")
+    _, second = plane.call("GET", f"{maps}?limit=10&continue={first['metadata']['continue']}")
+    _, third = plane.call("GET", f"{maps}?limit=10&continue={second['metadata']['continue']}")
     assert names(second) + names(third) == [f"m{i:02}" for i in range(10, 25)]
     assert version(first) == version(second) == version(third) and "continue" not in third["metadata"]
-    assert names(call(plane, "GET", f"{maps}?resourceVersion={version(first)}&resourceVersionMatch=Exact")[1]) == [
+    assert names(plane.call("GET", f"{maps}?resourceVersion={version(first)}&resourceVersionMatch=Exact")[1]) == [
         f"m{i:02}" for i in range(25)]
-    assert names(call(plane, "GET", maps)[1]) == ["m99"]
+    assert names(plane.call("GET", maps)[1]) == ["m99"]
 
 
 def test_a_page_with_a_selector_tells_no_rest(plane, maps):
     for i in range(6):
         make(plane, maps, f"m{i}", metadata={"labels": {"even": str(i % 2 == 0).lower()}})
-    _, page = call(plane, "GET", f"{maps}?limit=2&labelSelector=even%3Dtrue")
+    _, page = plane.call("GET", f"{maps}?limit=2&labelSelector=even%3Dtrue")
     assert names(page) == ["m0", "m2"] and "remainingItemCount" not in page["metadata"]
-    _, rest = call(plane, "GET", f"{maps}?limit=2&labelSelector=even%3Dtrue&continue={page['metadata']['continue']}")
+    _, rest = plane.call("GET", f"{maps}?limit=2&labelSelector=even%3Dtrue&continue={page['metadata']['continue']}")
     assert names(rest) == ["m4"]
 
 
@@ -104,7 +99,7 @@ def test_a_page_with_a_selector_tells_no_rest(plane, maps):
     ("resourceVersion=99999999", 504, "Too large resource version: 99999999"),
 ])
 def test_lists_that_are_refused(plane, maps, query, code, text):
-    status, answer = call(plane, "GET", f"{maps}?{query}")
+    status, answer = plane.call("GET", f"{maps}?{query}")
     assert (status, answer["code"]) == (code, code) and text in answer["message"], answer
 
 
@@ -132,7 +127,7 @@ def test_a_streaming_list_ends_with_its_bookmark(plane, maps):
     end = w.next()
     assert end["type"] == "BOOKMARK" and end["object"]["kind"] == "ConfigMap"
     assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert version(end["object"]) == version(call(plane, "GET", maps)[1])
+    assert version(end["object"]) == version(plane.call("GET", maps)[1])
     make(plane, maps, "m3")
     assert w.take(1) == [("ADDED", "m3")]
 
@@ -142,7 +137,7 @@ def test_a_streaming_list_ends_with_its_bookmark(plane, maps):
     ("sendInitialEvents=true&resourceVersionMatch=Exact", 422), ("resourceVersion=99999999", 504),
 ])
 def test_watches_that_are_refused(plane, maps, query, code):
-    status, answer = call(plane, "GET", f"{maps}?watch=1&{query}")
+    status, answer = plane.call("GET", f"{maps}?watch=1&{query}")
     assert (status, answer["kind"]) == (code, "Status"), answer
 
 
@@ -152,8 +147,8 @@ def test_objects_enter_and_leave_a_selection(plane, maps):
     changes = []
     for value in ("yes", "yes", "no", "yes"):
         body = {"metadata": {"labels": {"in": value}}, "data": {"n": str(len(changes))}}
-        changes.append(call(plane, "PATCH", f"{maps}/m", body, MERGE)[1])
-    call(plane, "DELETE", f"{maps}/m")
+        changes.append(plane.call("PATCH", f"{maps}/m", body, MERGE)[1])
+    plane.call("DELETE", f"{maps}/m")
     events = [w.next() for _ in range(5)]
     assert [e["type"] for e in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
     assert [version(e["object"]) for e in events[:4]] == [version(c) for c in changes]
@@ -164,7 +159,7 @@ def test_objects_enter_and_leave_a_selection(plane, maps):
 def test_a_write_that_changes_nothing_is_none(plane, maps):
     made = make(plane, maps, "m", data={"a": "b"})
     w = Watch(plane, maps, resourceVersion=version(made))
-    _, same = call(plane, "PATCH", f"{maps}/m", {"data": {"a": "b"}}, MERGE)
+    _, same = plane.call("PATCH", f"{maps}/m", {"data": {"a": "b"}}, MERGE)
     assert version(same) == version(made)
     make(plane, maps, "n")
     assert w.take(1) == [("ADDED", "n")]
@@ -211,7 +206,7 @@ class Informer(threading.Thread):
 
     def follow(self):
         if self.last is None:
-            _, listed = call(self.plane, "GET", self.path)
+            _, listed = self.plane.call("GET", self.path)
             self.lists += 1
             self.store = {i["metadata"]["name"]: version(i) for i in listed["items"]}
             self.last = version(listed)
@@ -247,13 +242,13 @@ def test_a_watcher_through_kills(holt):
             try:
                 if name in acknowledged and chance.random() < 0.4:
                     acknowledged.pop(name, None)
-                    call(plane, "DELETE", f"{path}/{name}")
+                    plane.call("DELETE", f"{path}/{name}")
                 elif name in acknowledged:
                     acknowledged[name] = None  # unknown until answered
-                    status, changed = call(plane, "PATCH", f"{path}/{name}", {"data": {"n": str(i)}}, MERGE)
+                    status, changed = plane.call("PATCH", f"{path}/{name}", {"data": {"n": str(i)}}, MERGE)
                     acknowledged[name] = version(changed) if status == 200 else acknowledged.pop(name)
                 else:
-                    status, made = call(plane, "POST", path, {"metadata": {"name": name}})
+                    status, made = plane.call("POST", path, {"metadata": {"name": name}})
                     if status in (201, 409):
                         acknowledged[name] = version(made) if status == 201 else None
             except (OSError, ValueError):
@@ -269,7 +264,7 @@ def test_a_watcher_through_kills(holt):
         plane.start()
     stop.set()
     writer.join(60)
-    listed = {i["metadata"]["name"]: version(i) for i in call(plane, "GET", path)[1]["items"]}
+    listed = {i["metadata"]["name"]: version(i) for i in plane.call("GET", path)[1]["items"]}
     plane.wait_until(lambda: informer.store == listed, 60)
     assert all(v is None or listed[name] == v for name, v in acknowledged.items() if name in listed or v)
     assert informer.lists == 1, "it could always go on from where it was"
@@ -285,7 +280,7 @@ def test_what_is_too_old_is_told(holt):
     path = "/api/v1/namespaces/default/configmaps"
     for i in range(4):
         make(plane, path, f"m{i}")
-    _, page = call(plane, "GET", f"{path}?limit=2")
+    _, page = plane.call("GET", f"{path}?limit=2")
     churn = json.dumps({"data": {"n": "%d"}})
 
     def write(k):
@@ -298,7 +293,7 @@ def test_what_is_too_old_is_told(holt):
             answer.read()
 
     def too_old():
-        status, answer = call(plane, "GET", f"{path}?watch=1&resourceVersion={version(page)}&timeoutSeconds=1")
+        status, answer = plane.call("GET", f"{path}?watch=1&resourceVersion={version(page)}&timeoutSeconds=1")
         return status == 410
 
     for _ in range(20):
@@ -309,16 +304,16 @@ def test_what_is_too_old_is_told(holt):
             t.join()
         if plane.open("GET", f"{path}?watch=1&resourceVersion={version(page)}&timeoutSeconds=1").status == 410:
             break
-    status, gone = call(plane, "GET", f"{path}?watch=1&resourceVersion={version(page)}")
+    status, gone = plane.call("GET", f"{path}?watch=1&resourceVersion={version(page)}")
     assert (status, gone["reason"], gone["code"]) == (410, "Expired", 410)
-    status, gone = call(plane, "GET", f"{path}?resourceVersion={version(page)}&resourceVersionMatch=Exact")
+    status, gone = plane.call("GET", f"{path}?resourceVersion={version(page)}&resourceVersionMatch=Exact")
     assert (status, gone["reason"]) == (410, "Expired")
     make(plane, path, "m9")
-    status, gone = call(plane, "GET", f"{path}?limit=2&continue={page['metadata']['continue']}")
+    status, gone = plane.call("GET", f"{path}?limit=2&continue={page['metadata']['continue']}")
     assert (status, gone["reason"]) == (410, "Expired")
-    rest = call(plane, "GET", f"{path}?limit=2&continue={gone['metadata']['continue']}")[1]
+    rest = plane.call("GET", f"{path}?limit=2&continue={gone['metadata']['continue']}")[1]
     assert names(rest) == ["m2", "m3"]
-    assert names(call(plane, "GET", f"{path}?continue={rest['metadata']['continue']}")[1]) == ["m9"]
+    assert names(plane.call("GET", f"{path}?continue={rest['metadata']['continue']}")[1]) == ["m9"]
     plane.close()
 
 
@@ -338,46 +333,46 @@ def chain(plane, maps):
 
 
 def listed(plane, maps):
-    return names(call(plane, "GET", maps)[1])
+    return names(plane.call("GET", maps)[1])
 
 
 def test_background_deletion_takes_what_is_owned(plane, maps):
     chain(plane, maps)
-    assert call(plane, "DELETE", f"{maps}/root", {"propagationPolicy": "Background"})[1]["status"] == "Success"
+    assert plane.call("DELETE", f"{maps}/root", {"propagationPolicy": "Background"})[1]["status"] == "Success"
     assert "root" not in listed(plane, maps)
     plane.wait_until(lambda: listed(plane, maps) == [])
 
 
 def test_foreground_deletion_waits_for_what_is_owned(plane, maps):
     chain(plane, maps)
-    call(plane, "PATCH", f"{maps}/leaf", {"metadata": {"finalizers": ["x.example/hold"]}}, MERGE)
-    _, going = call(plane, "DELETE", f"{maps}/root", {"propagationPolicy": "Foreground"})
+    plane.call("PATCH", f"{maps}/leaf", {"metadata": {"finalizers": ["x.example/hold"]}}, MERGE)
+    _, going = plane.call("DELETE", f"{maps}/root", {"propagationPolicy": "Foreground"})
     assert going["metadata"]["finalizers"] == ["foregroundDeletion"] and going["metadata"]["deletionTimestamp"]
-    plane.wait_until(lambda: call(plane, "GET", f"{maps}/leaf")[1]["metadata"].get("deletionTimestamp"))
+    plane.wait_until(lambda: plane.call("GET", f"{maps}/leaf")[1]["metadata"].get("deletionTimestamp"))
     assert listed(plane, maps) == ["leaf", "middle", "root"]
-    call(plane, "PATCH", f"{maps}/leaf", {"metadata": {"finalizers": None}}, MERGE)
+    plane.call("PATCH", f"{maps}/leaf", {"metadata": {"finalizers": None}}, MERGE)
     plane.wait_until(lambda: listed(plane, maps) == [])
 
 
 def test_orphans_stay(plane, maps):
     chain(plane, maps)
-    call(plane, "DELETE", f"{maps}/root", {"propagationPolicy": "Orphan"})
+    plane.call("DELETE", f"{maps}/root", {"propagationPolicy": "Orphan"})
     plane.wait_until(lambda: listed(plane, maps) == ["leaf", "middle"])
-    assert "ownerReferences" not in call(plane, "GET", f"{maps}/middle")[1]["metadata"]
-    assert "ownerReferences" in call(plane, "GET", f"{maps}/leaf")[1]["metadata"]
+    assert "ownerReferences" not in plane.call("GET", f"{maps}/middle")[1]["metadata"]
+    assert "ownerReferences" in plane.call("GET", f"{maps}/leaf")[1]["metadata"]
     # The older way to say the same.
     again = make(plane, maps, "again")
     make(plane, maps, "child", metadata={"ownerReferences": [owner(again)]})
-    call(plane, "DELETE", f"{maps}/again", {"orphanDependents": True})
+    plane.call("DELETE", f"{maps}/again", {"orphanDependents": True})
     plane.wait_until(lambda: listed(plane, maps) == ["child", "leaf", "middle"])
 
 
 def test_one_owner_of_two_is_enough(plane, maps):
     one, two = make(plane, maps, "one"), make(plane, maps, "two")
     make(plane, maps, "child", metadata={"ownerReferences": [owner(one), owner(two)]})
-    call(plane, "DELETE", f"{maps}/one")
-    plane.wait_until(lambda: len(call(plane, "GET", f"{maps}/child")[1]["metadata"]["ownerReferences"]) == 1)
-    call(plane, "DELETE", f"{maps}/two")
+    plane.call("DELETE", f"{maps}/one")
+    plane.wait_until(lambda: len(plane.call("GET", f"{maps}/child")[1]["metadata"]["ownerReferences"]) == 1)
+    plane.call("DELETE", f"{maps}/two")
     plane.wait_until(lambda: listed(plane, maps) == [])
 
 
@@ -389,19 +384,19 @@ def test_an_owner_that_never_was(plane, maps):
 
 def test_finalizers_hold_and_the_policy_may_change(plane, maps):
     make(plane, maps, "m", metadata={"finalizers": ["a.example/x", "b.example/y"]})
-    first = call(plane, "DELETE", f"{maps}/m")[1]["metadata"]["deletionTimestamp"]
-    assert call(plane, "DELETE", f"{maps}/m")[1]["metadata"]["deletionTimestamp"] == first
-    status, refused = call(plane, "PATCH", f"{maps}/m", {"metadata": {"finalizers": ["a.example/x", "c.example/z"]}}, MERGE)
+    first = plane.call("DELETE", f"{maps}/m")[1]["metadata"]["deletionTimestamp"]
+    assert plane.call("DELETE", f"{maps}/m")[1]["metadata"]["deletionTimestamp"] == first
+    status, refused = plane.call("PATCH", f"{maps}/m", {"metadata": {"finalizers": ["a.example/x", "c.example/z"]}}, MERGE)
     assert status == 422 and "no new finalizers can be added" in refused["message"]
-    assert call(plane, "PATCH", f"{maps}/m", {"metadata": {"finalizers": ["a.example/x"]}}, MERGE)[0] == 200
-    call(plane, "PATCH", f"{maps}/m", {"metadata": {"finalizers": []}}, MERGE)
+    assert plane.call("PATCH", f"{maps}/m", {"metadata": {"finalizers": ["a.example/x"]}}, MERGE)[0] == 200
+    plane.call("PATCH", f"{maps}/m", {"metadata": {"finalizers": []}}, MERGE)
     assert listed(plane, maps) == []
 
 
 @pytest.mark.parametrize("preconditions, code", [({"uid": "x"}, 409), ({"resourceVersion": "1"}, 409), ({}, 200)])
 def test_preconditions(plane, maps, preconditions, code):
     make(plane, maps, "m")
-    status, answer = call(plane, "DELETE", f"{maps}/m", {"preconditions": preconditions})
+    status, answer = plane.call("DELETE", f"{maps}/m", {"preconditions": preconditions})
     assert status == code, answer
     assert listed(plane, maps) == (["m"] if code == 409 else [])
 
@@ -409,22 +404,22 @@ def test_preconditions(plane, maps, preconditions, code):
 def test_delete_collection(plane, maps):
     for i in range(6):
         make(plane, maps, f"m{i}", metadata={"labels": {"odd": str(i % 2)}})
-    status, gone = call(plane, "DELETE", f"{maps}?labelSelector=odd%3D1&dryRun=All")
+    status, gone = plane.call("DELETE", f"{maps}?labelSelector=odd%3D1&dryRun=All")
     assert status == 200 and len(listed(plane, maps)) == 6
-    status, gone = call(plane, "DELETE", f"{maps}?labelSelector=odd%3D1")
+    status, gone = plane.call("DELETE", f"{maps}?labelSelector=odd%3D1")
     assert status == 200 and gone["kind"] == "ConfigMapList" and names(gone) == ["m1", "m3", "m5"]
     assert listed(plane, maps) == ["m0", "m2", "m4"]
-    assert call(plane, "DELETE", f"{maps}?propagationPolicy=Nonsense")[0] == 422
+    assert plane.call("DELETE", f"{maps}?propagationPolicy=Nonsense")[0] == 422
 
 
 def test_a_dry_run_leaves_nothing(plane, maps):
     made = make(plane, maps, "m", data={"a": "b"})
     w = Watch(plane, maps, resourceVersion=version(made))
-    assert call(plane, "POST", f"{maps}?dryRun=All", {"metadata": {"name": "x"}})[0] == 201
-    assert call(plane, "PATCH", f"{maps}/m?dryRun=All", {"data": {"a": "c"}}, MERGE)[1]["data"] == {"a": "c"}
-    assert call(plane, "PUT", f"{maps}/m?dryRun=All", dict(made, data={"a": "d"}))[1]["data"] == {"a": "d"}
-    assert call(plane, "DELETE", f"{maps}/m?dryRun=All")[0] == 200
-    assert call(plane, "POST", f"{maps}?dryRun=Some", {"metadata": {"name": "x"}})[0] == 422
-    assert call(plane, "GET", f"{maps}/m")[1] == made and listed(plane, maps) == ["m"]
+    assert plane.call("POST", f"{maps}?dryRun=All", {"metadata": {"name": "x"}})[0] == 201
+    assert plane.call("PATCH", f"{maps}/m?dryRun=All", {"data": {"a": "c"}}, MERGE)[1]["data"] == {"a": "c"}
+    assert plane.call("PUT", f"{maps}/m?dryRun=All", dict(made, data={"a": "d"}))[1]["data"] == {"a": "d"}
+    assert plane.call("DELETE", f"{maps}/m?dryRun=All")[0] == 200
+    assert plane.call("POST", f"{maps}?dryRun=Some", {"metadata": {"name": "x"}})[0] == 422
+    assert plane.call("GET", f"{maps}/m")[1] == made and listed(plane, maps) == ["m"]
     make(plane, maps, "end")
     assert w.take(1) == [("ADDED", "end")]

@@ -1,17 +1,10 @@
 """What is wrong with objects of built-in kinds, field by field, as a Kubernetes API server has it."""
-import json
-
 import pytest
 
 
 NS = "/api/v1/namespaces/default"
 NET = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-
-
-def call(plane, method, path, body, headers=None):
-    answer = plane.open(method, path, body, headers=headers)
-    return answer.status, json.loads(answer.read())
 
 
 def causes(answer):
@@ -33,7 +26,7 @@ def pod(spec=None, **container):
     (pod({"initContainers": [{"name": "c", "image": "x"}]}), "spec.initContainers[0].name", "Duplicate"),
 ])  # fmt: skip
 def test_pods(plane, body, field, reason):
-    status, answer = call(plane, "POST", f"{NS}/pods?dryRun=All", body)
+    status, answer = plane.call("POST", f"{NS}/pods?dryRun=All", body)
     assert status == 422 and causes(answer) == [(field, f"FieldValue{reason}")], answer
 
 
@@ -41,14 +34,14 @@ def test_pods_that_are_good(plane):
     probe = {"httpGet": {"port": "web", "path": "/"}}
     good = pod({"nodeSelector": {"kubernetes.io/os": "linux"}}, env=[{"name": "a.b-c", "value": "d"}], livenessProbe=probe,
                lifecycle={"postStart": {"exec": {"command": ["a"]}}, "preStop": {"sleep": {"seconds": 1}}})
-    assert call(plane, "POST", f"{NS}/pods?dryRun=All", good)[0] == 201
-    status, answer = call(plane, "POST", f"{NS}/pods?dryRun=All", pod({"runtimeClassName": "none"}))
+    assert plane.call("POST", f"{NS}/pods?dryRun=All", good)[0] == 201
+    status, answer = plane.call("POST", f"{NS}/pods?dryRun=All", pod({"runtimeClassName": "none"}))
     assert status == 403 and 'RuntimeClass "none" not found' in answer["message"]
 
 
 def test_a_pod_does_not_move(plane):
-    assert call(plane, "POST", f"{NS}/pods", pod())[0] == 201
-    status, answer = call(plane, "PATCH", f"{NS}/pods/p", {"spec": {"nodeName": "elsewhere"}}, MERGE)
+    assert plane.call("POST", f"{NS}/pods", pod())[0] == 201
+    status, answer = plane.call("PATCH", f"{NS}/pods/p", {"spec": {"nodeName": "elsewhere"}}, MERGE)
     assert status == 422 and causes(answer) == [("spec", "FieldValueForbidden")]
 
 
@@ -57,7 +50,7 @@ def test_a_pod_does_not_move(plane):
     ({"ports": [{"port": 80}], "selector": {"a b": "c"}}, "spec.selector"),
 ])
 def test_services(plane, spec, field):
-    status, answer = call(plane, "POST", f"{NS}/services", {"metadata": {"name": "s"}, "spec": spec})
+    status, answer = plane.call("POST", f"{NS}/services", {"metadata": {"name": "s"}, "spec": spec})
     assert status == 422 and causes(answer) == [(field, "FieldValueInvalid")], answer
 
 
@@ -69,7 +62,7 @@ def test_services(plane, spec, field):
     ("example.com/mine", {}, []),
 ])
 def test_types_of_secrets(plane, kind, data, missing):
-    status, answer = call(plane, "POST", f"{NS}/secrets?dryRun=All", {"metadata": {"name": "s"}, "type": kind, "data": data})
+    status, answer = plane.call("POST", f"{NS}/secrets?dryRun=All", {"metadata": {"name": "s"}, "type": kind, "data": data})
     assert status == (422 if missing else 201), answer
     if missing:
         assert causes(answer) == [(field, "FieldValueRequired") for field in missing]
@@ -78,16 +71,16 @@ def test_types_of_secrets(plane, kind, data, missing):
 def test_claims(plane):
     claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}}}
     path = f"{NS}/persistentvolumeclaims"
-    status, answer = call(plane, "POST", path, claim)
+    status, answer = plane.call("POST", path, claim)
     assert status == 422 and causes(answer) == [("spec.resources[storage]", "FieldValueInvalid")]
     claim["spec"]["resources"]["requests"]["storage"] = "1Gi"
-    assert call(plane, "POST", path, claim)[0] == 201
+    assert plane.call("POST", path, claim)[0] == 201
     for change in ({"accessModes": ["ReadWriteMany"]}, {"resources": {"requests": {"storage": "2Gi"}}}):
-        status, answer = call(plane, "PATCH", f"{path}/c", {"spec": change}, MERGE)
+        status, answer = plane.call("PATCH", f"{path}/c", {"spec": change}, MERGE)
         assert status == 422 and causes(answer) == [("spec", "FieldValueForbidden")]
-    assert call(plane, "PATCH", f"{path}/c/status", {"status": {"phase": "Bound"}}, MERGE)[0] == 200
-    assert call(plane, "PATCH", f"{path}/c", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, MERGE)[0] == 200
-    status, answer = call(plane, "PATCH", f"{path}/c", {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}, MERGE)
+    assert plane.call("PATCH", f"{path}/c/status", {"status": {"phase": "Bound"}}, MERGE)[0] == 200
+    assert plane.call("PATCH", f"{path}/c", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, MERGE)[0] == 200
+    status, answer = plane.call("PATCH", f"{path}/c", {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}, MERGE)
     assert status == 422 and causes(answer)[0] == ("spec.resources.requests.storage", "FieldValueForbidden")
 
 
@@ -102,7 +95,7 @@ def test_claims(plane):
     ({"podSelector": {}, "egress": [{"to": [{"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:1::/32"]}}], "ports": [{"port": 1, "endPort": 9}]}]}, None),
 ])  # fmt: skip
 def test_network_policies(plane, spec, field):
-    status, answer = call(plane, "POST", f"{NET}?dryRun=All", {"metadata": {"name": "n"}, "spec": spec})
+    status, answer = plane.call("POST", f"{NET}?dryRun=All", {"metadata": {"name": "n"}, "spec": spec})
     assert status == (422 if field else 201), answer
     if field:
         assert [f for f, _ in causes(answer)] == [field]
@@ -113,17 +106,17 @@ def test_network_policies(plane, spec, field):
 @pytest.mark.parametrize("finalizer, code", [("mine", 422), ("example.com/mine", 201), ("orphan", 201), ("a b/c", 422)])
 def test_finalizers_have_a_domain(plane, finalizer, code):
     body = {"metadata": {"name": "f", "finalizers": [finalizer]}}
-    assert call(plane, "POST", f"{NS}/configmaps?dryRun=All", body)[0] == code
+    assert plane.call("POST", f"{NS}/configmaps?dryRun=All", body)[0] == code
 
 
 def test_methods_of_the_wrong_path(plane):
     for method, path in (("POST", "/api/v1/configmaps"), ("DELETE", "/api/v1/configmaps"), ("PUT", f"{NS}/configmaps"), ("PATCH", f"{NS}/configmaps")):
         body = None if method == "DELETE" else {"metadata": {"name": "x"}}
-        status, answer = call(plane, method, path, body, MERGE if method == "PATCH" else None)
+        status, answer = plane.call(method, path, body, MERGE if method == "PATCH" else None)
         assert (status, answer["reason"]) == (405, "MethodNotAllowed"), (method, path)
 
 
 def test_a_dry_run_answers_as_the_deletion_would(plane):
-    assert call(plane, "POST", f"{NS}/configmaps", {"metadata": {"name": "d"}})[0] == 201
-    assert call(plane, "DELETE", f"{NS}/configmaps/d?dryRun=All", None)[1]["status"] == "Success"
-    assert call(plane, "DELETE", f"{NS}/configmaps/d", None)[1]["status"] == "Success"
+    assert plane.call("POST", f"{NS}/configmaps", {"metadata": {"name": "d"}})[0] == 201
+    assert plane.call("DELETE", f"{NS}/configmaps/d?dryRun=All", None)[1]["status"] == "Success"
+    assert plane.call("DELETE", f"{NS}/configmaps/d", None)[1]["status"] == "Success"
